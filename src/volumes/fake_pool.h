@@ -20,6 +20,7 @@ class FakePool final : public Pool {
   };
   std::map<std::string, File> files;  // by name: "a.volume"
   std::map<std::string, std::pair<std::string, DeviceSeen>> devices;  // by name: the volume that it shows
+  std::map<std::string, EngineSeen> engines;                          // by volume
   std::int64_t size = 1'000'000 * 4096LL;
   std::function<bool(bool after)> dies;  // asked before and after each step
   std::function<bool()> full;            // asked where room is needed
@@ -33,6 +34,7 @@ class FakePool final : public Pool {
       if (const auto file = files.find(id + end); file != files.end()) *into = FileSeen{.size = file->second.size, .ours = file->second.ours, .allocated = 4096, .extents = 1, .born = 0};
     for (const auto& [name, shown] : devices)
       if (shown.first == id) out.devices.push_back(shown.second);
+    if (const auto engine = engines.find(id); engine != engines.end()) out.engine = engine->second;
     return out;
   }
   std::optional<bool> is_used(const std::string& device) override {
@@ -84,10 +86,33 @@ class FakePool final : public Pool {
     });
   }
   Result<void> grow_device(const std::string& id, const std::string& device) override {
-    return step([&]() -> Result<void> { return devices.at(device).second.size = files.at(id + ".volume").size, Result<void>(); });
+    return step([&]() -> Result<void> { return devices.at(device).second.size = engines.contains(id) ? engines.at(id).size : files.at(id + ".volume").size, Result<void>(); });
   }
-  Result<void> attach(const std::string& id, bool) override {
+  bool has_engines() override { return true; }
+  Result<void> start_engine(const std::string& id, bool, const blocks::DiskLimits& limits) override {
     return step([&]() -> Result<void> {
+      if (engines.contains(id)) return fail(Code::Conflict, "another serves it");
+      engines[id] = {.size = files.at(id + ".volume").size, .limits = limits, .failed = false};
+      return {};
+    });
+  }
+  Result<void> stop_engine(const std::string& id) override {
+    return step([&]() -> Result<void> {
+      for (const auto& [name, shown] : devices)
+        if (shown.first == id) return fail(Code::Conflict, "the device is there still");
+      engines.erase(id);
+      return {};
+    });
+  }
+  Result<void> grow_engine(const std::string& id) override {
+    return step([&]() -> Result<void> { return engines.at(id).size = files.at(id + ".volume").size, Result<void>(); });
+  }
+  Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override {
+    return step([&]() -> Result<void> { return engines.at(id).limits = limits, Result<void>(); });
+  }
+  Result<void> attach(const std::string& id, bool, bool managed) override {
+    return step([&]() -> Result<void> {
+      if (managed && !engines.contains(id)) return fail(Code::Internal, "nothing serves it");
       const std::string name = "/dev/loop" + std::to_string(next_device++);
       devices[name] = {id, {.name = name, .size = files.at(id + ".volume").size, .used = false}};
       return {};

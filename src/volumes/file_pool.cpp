@@ -22,6 +22,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "base/rng.h"
 #include "volumes/plan/ledger.h"
 
@@ -36,7 +37,7 @@ std::unexpected<Error> trouble(int error, const std::string& doing) { return err
 
 class FilePool final : public Pool {
  public:
-  FilePool(std::string folder, Fd fd, std::string id) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)) {}
+  FilePool(std::string folder, Fd fd, std::string id, std::string engine) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)) {}
 
   Result<std::string> id() override { return id_; }
 
@@ -73,9 +74,12 @@ class FilePool final : public Pool {
       if (end == volume_end) about = seen;
     }
     if (!out.volume) return out;
-    auto devices = devices_of(about);
+    auto devices = devices_of(about, served_as(id));
     if (!devices) return std::unexpected(std::move(devices.error()));
     out.devices = std::move(*devices);
+    auto engine = blocks::ask_disk(socket_of(id), {});
+    if (!engine && engine.error().code != Code::NotFound) return std::unexpected(std::move(engine.error()));
+    if (engine) out.engine = EngineSeen{.size = engine->size, .limits = engine->limits, .failed = engine->failed};
     return out;
   }
 
@@ -138,9 +142,37 @@ class FilePool final : public Pool {
     return ::ioctl(loop.get(), LOOP_SET_CAPACITY, 0) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "grow " + device));
   }
 
-  Result<void> attach(const std::string& id, bool read_only) override {
-    const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) return fail_errno(errno, "open " + id + volume_end);
+  bool has_engines() override { return !engine_.empty() && exists(engine_) && exists("/dev/fuse"); }
+  Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
+    if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {} and /dev/fuse are needed", id, engine_.empty() ? "fairlead-disk" : engine_));
+    if (auto made = make_dirs(run_folder(), 0700); !made) return made;
+    Command command{.argv = {engine_, "serve", "--file", folder_ + "/" + id + volume_end, "--folder", run_folder() + "/" + id, "--name", served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)}, .environment = {}, .working_directory = {}, .before_exec = {}};
+    if (read_only) command.argv.push_back("--read-only");
+    auto done = run_checked(std::move(command), std::chrono::seconds(20));
+    return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "start the engine of " + id));
+  }
+  // The kernel lets go of the file a moment after the device, and the process of the volume's file a moment after its answer.
+  Result<void> stop_engine(const std::string& id) override {
+    const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    Error last{Code::Unavailable, "the engine of " + id + " has not ended"};
+    for (int tries = 0; tries < 100; ++tries) {
+      auto done = blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Stop, .limits = {}});
+      if (!done && done.error().code == Code::NotFound && (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)) {
+        (void)::rmdir(run_folder().c_str());  // if it was the last
+        return {};
+      }
+      if (!done && done.error().code != Code::NotFound) last = std::move(done.error());
+      ::usleep(50'000);
+    }
+    return std::unexpected(std::move(last));
+  }
+  Result<void> grow_engine(const std::string& id) override { return told(blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Grow, .limits = {}}, std::chrono::seconds(20))); }
+  Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return told(blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Limit, .limits = limits})); }
+
+  Result<void> attach(const std::string& id, bool read_only, bool managed) override {
+    const std::string path = managed ? fmt::format("{}/{}/disk/{}", run_folder(), id, served_as(id)) : folder_ + "/" + id + volume_end;
+    const Fd file(::open(path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return fail_errno(errno, "open " + path);
     const Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
     if (!control) return fail_errno(errno, "open /dev/loop-control");
     loop_config config{};
@@ -171,8 +203,14 @@ class FilePool final : public Pool {
   }
 
  private:
+  std::string run_folder() const { return "/run/fairlead-volumes/" + id_.substr(0, 8); }
+  std::string socket_of(const std::string& id) const { return run_folder() + "/" + id + "/control"; }
+  std::string served_as(const std::string& id) const { return fmt::format("{}.{}.disk", id, id_); }
+  static Result<void> told(Result<blocks::DiskStatus> answer) { return answer ? Result<void>() : Result<void>(std::unexpected(std::move(answer.error()))); }
+
   // Numbers of devices are given out again: the one that was seen may be another's by now.
   Result<void> still_shows(const Fd& loop, const std::string& id, const std::string& device) {
+    if (const auto backing = backing_of(device.substr(device.rfind('/') + 1)); backing && is_engines(*backing)) return *backing == served_as(id) ? Result<void>() : fail(Code::Unavailable, fmt::format("{} shows {} no more", device, id));
     struct stat file {};
     loop_info64 about{};
     if (::fstatat(fd_.get(), (id + volume_end).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "look at " + id + volume_end);
@@ -197,14 +235,33 @@ class FilePool final : public Pool {
   }
   Result<void> sync_folder() { return ::fsync(fd_.get()) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "sync " + folder_)); }
 
-  // By device and inode: names of files are of whoever set the device up.
-  static Result<std::vector<DeviceSeen>> devices_of(const struct stat& file) {
+  // The name, without folders, of the file behind a loop device, as the kernel tells it without asking who serves the file; nothing: there is none.
+  static std::optional<std::string> backing_of(const std::string& loop) {
+    auto text = read_file("/sys/block/" + loop + "/loop/backing_file", 64_KiB);
+    if (!text) return std::nullopt;
+    std::string_view name = *text;
+    if (name.ends_with('\n')) name.remove_suffix(1);
+    if (constexpr std::string_view gone = " (deleted)"; name.ends_with(gone)) name.remove_suffix(gone.size());
+    return std::string(name.substr(name.rfind('/') + 1));
+  }
+  static bool is_engines(std::string_view name) { return name.ends_with(".disk") && name.size() > 42; }  // ID.POOLID.disk
+
+  // By device and inode: names of files are of whoever set the device up. What an engine serves has a name like nothing else, and is asked nothing: an engine that hangs would hold up every look.
+  static Result<std::vector<DeviceSeen>> devices_of(const struct stat& file, const std::string& served_as) {
     const auto names = list_dir("/sys/block");
     if (!names) return std::unexpected(names.error());
     std::vector<DeviceSeen> out;
     for (const std::string& name : *names) {
       if (!name.starts_with("loop") || !exists("/sys/block/" + name + "/loop")) continue;  // no file behind it
       const std::string path = "/dev/" + name;
+      if (const auto backing = backing_of(name); backing && is_engines(*backing)) {
+        if (*backing != served_as) continue;
+        const auto blocks = read_file("/sys/block/" + name + "/size", 64_KiB);
+        std::int64_t size = 0;
+        if (!blocks || std::from_chars(blocks->data(), blocks->data() + blocks->size(), size).ec != std::errc()) return fail(Code::Unavailable, "how large " + path + " is cannot be read");
+        out.push_back({.name = path, .size = size * 512, .used = std::nullopt});
+        continue;
+      }
       const Fd loop(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
       if (!loop) {
         if (errno == ENOENT || errno == ENXIO) continue;
@@ -227,11 +284,12 @@ class FilePool final : public Pool {
   const std::string folder_;
   const Fd fd_;
   const std::string id_;
+  const std::string engine_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder) {
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail_errno(errno, "open " + folder);
   // For as long as this lives: two would write one journal.
@@ -250,7 +308,7 @@ Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder) {
   }
   while (id->ends_with('\n')) id->pop_back();
   if (id->size() != 36) return fail(Code::Invalid, fmt::format("{} holds no id of a pool", path));
-  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id));
+  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id), engine);
 }
 
 }  // namespace fairlead::volumes

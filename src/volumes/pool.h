@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "blocks/disk_control.h"
 
 namespace fairlead::volumes {
 
@@ -22,10 +23,17 @@ struct DeviceSeen {
   std::optional<bool> used;         // mounted, or held open by somebody; nothing: not known, or not asked (is_used)
   friend bool operator==(const DeviceSeen&, const DeviceSeen&) = default;
 };
+// The engine of a volume, which serves its file to the device.
+struct EngineSeen {
+  std::int64_t size = 0;            // that it serves
+  blocks::DiskLimits limits;
+  bool failed = false;              // it could not sync once, and takes no more
+};
 // All that there is of one id.
 struct Sight {
   std::optional<FileSeen> volume, snapshot, part;  // part: half made
-  std::vector<DeviceSeen> devices;                 // that show the volume's file
+  std::vector<DeviceSeen> devices;                 // that show the volume, by its engine or without
+  std::optional<EngineSeen> engine;                // none: it is dead, or was never started
 };
 struct Room {
   std::int64_t size = 0, free = 0;  // bytes, of the file system
@@ -49,7 +57,14 @@ class Pool {
   virtual Result<void> remove(const std::string& id, bool snapshot) = 0;
   virtual Result<void> grow_file(const std::string& id, std::int64_t size) = 0;
   virtual Result<void> grow_device(const std::string& id, const std::string& device) = 0;  // to its file's size
-  virtual Result<void> attach(const std::string& id, bool read_only) = 0;
+  // Engines: a process for each volume that has one, which outlives this one.
+  virtual bool has_engines() = 0;                          // can be started here
+  virtual Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) = 0;
+  virtual Result<void> stop_engine(const std::string& id) = 0;                             // Conflict: the device is there still
+  virtual Result<void> grow_engine(const std::string& id) = 0;                             // to its file's size
+  virtual Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) = 0; // holds when it returns
+  // managed: what is shown is what the engine serves.
+  virtual Result<void> attach(const std::string& id, bool read_only, bool managed) = 0;
   virtual Result<void> detach(const std::string& id, const std::string& device) = 0;       // asked of the kernel; whether it is so is seen later
 };
 

@@ -91,7 +91,11 @@ Result<void> VolumePool::take(const Intent& intent, const Next& next) {
     case Do::Remove: return pool_.remove(intent.id, intent.of_snapshot);
     case Do::GrowFile: return pool_.grow_file(intent.id, intent.size);
     case Do::GrowDevice: return pool_.grow_device(intent.id, next.device);
-    case Do::Attach: return pool_.attach(intent.id, intent.read_only);
+    case Do::Attach: return pool_.attach(intent.id, intent.read_only, intent.managed);
+    case Do::StartEngine: return pool_.start_engine(intent.id, intent.read_only, intent.limits);
+    case Do::StopEngine: return pool_.stop_engine(intent.id);
+    case Do::GrowEngine: return pool_.grow_engine(intent.id);
+    case Do::SetLimits: return pool_.limit(intent.id, intent.limits);
     case Do::Detach: return pool_.detach(intent.id, next.device);
     default: return {};
   }
@@ -107,7 +111,7 @@ Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
     lock.lock();
     if (!seen) return std::unexpected(seen.error());
     Sight sight = *seen;
-    if (intent.what == What::Detach || intent.what == What::Remove) {
+    if (intent.what == What::Detach || intent.what == What::Remove || (intent.what == What::Attach && intent.managed)) {
       lock.unlock();
       for (DeviceSeen& device : sight.devices) device.used = pool_.is_used(device.name);
       lock.lock();
@@ -161,12 +165,13 @@ Result<void> VolumePool::carry_out(Lock& lock, const Ledger::Begun& begun) {
   return go_on(lock, intent);
 }
 
-Result<void> VolumePool::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner) {
+Result<void> VolumePool::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, const std::optional<Limits>& managed) {
+  if (managed && !pool_.has_engines()) return fail(Code::Unsupported, "this pool starts no engines for volumes: fairlead-disk and /dev/fuse are needed");
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
   const auto most = limit();
-  return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most)) : std::unexpected(most.error());
+  return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most, managed)) : std::unexpected(most.error());
 }
 Result<void> VolumePool::take_snapshot(const std::string& id, const std::string& of, const std::string& owner) {
   Lock lock(mutex_);
@@ -180,6 +185,11 @@ Result<void> VolumePool::grow(const std::string& id, std::int64_t size) {
   const Turn turn(*this, lock, id);
   const auto most = limit();
   return most ? carry_out(lock, ledger_.grow(id, size, *most)) : std::unexpected(most.error());
+}
+Result<void> VolumePool::set_limits(const std::string& id, const Limits& limits) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  return carry_out(lock, ledger_.set_limits(id, limits));
 }
 Result<void> VolumePool::remove(const std::string& id, const std::string& owner) {
   Lock lock(mutex_);
@@ -199,11 +209,16 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
   const Turn turn(*this, lock, id);
   bool shown = false;
   if (is_volume_id(id)) {
+    const auto entry = ledger_.entries().find(id);
+    const bool managed = entry != ledger_.entries().end() && entry->second.managed;
     lock.unlock();
     const auto seen = pool_.look(id);
+    std::string dead;  // the device of an engine that serves no more; who uses it is asked again and again, and nothing is written for that
+    shown = seen && !seen->devices.empty() && (!managed || (seen->engine && !seen->engine->failed));
+    if (seen && !seen->devices.empty() && !shown && pool_.is_used(seen->devices[0].name).value_or(true)) dead = seen->devices[0].name;
     lock.lock();
     if (!seen) return std::unexpected(seen.error());
-    shown = !seen->devices.empty();
+    if (!dead.empty()) return fail(Code::Conflict, fmt::format("the engine behind {} {}: unmount it, and the volume is attached anew", dead, seen->engine ? "could not write" : "has ended"));
   }
   if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown)); !done) return std::unexpected(std::move(done.error()));
   const Entry& now = ledger_.entries().at(id);

@@ -27,7 +27,9 @@ class VolumePool {
   static Result<std::unique_ptr<VolumePool>> open(Pool& pool, std::unique_ptr<JournalFile> journal);
 
   // owner: for whom it is, in the caller's words; what is there for another is Exists.
-  Result<void> create(const std::string& id, std::int64_t size, const std::string& source = "", const std::string& owner = "");  // source: a volume or a snapshot whose content it begins with
+  // source: a volume or a snapshot whose content it begins with. managed: shown by an engine of its own, with these limits; Unsupported: there are none here.
+  Result<void> create(const std::string& id, std::int64_t size, const std::string& source = "", const std::string& owner = "", const std::optional<Limits>& managed = {});
+  Result<void> set_limits(const std::string& id, const Limits& limits);  // hold when it returns, also for what waits; Unsupported: it has no engine
   Result<void> take_snapshot(const std::string& id, const std::string& of, const std::string& owner = "");
   Result<void> grow(const std::string& id, std::int64_t size);
   Result<void> remove(const std::string& id, const std::string& owner = "");  // a volume or a snapshot; what is not there is gone. owner: only if it is for that one
@@ -38,6 +40,7 @@ class VolumePool {
   std::map<std::string, Entry> entries() const;
   std::optional<Entry> entry(const std::string& id) const;
   Result<Sight> look(const std::string& id) { return pool_.look(id); }
+  bool has_engines() { return pool_.has_engines(); }
   struct Space {
     std::int64_t size = 0, free = 0, limit = 0, promised = 0;  // bytes
   };

@@ -9,16 +9,21 @@
 #include <linux/fs.h>
 #include <linux/loop.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <type_traits>
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/own_program.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "volumes/fake_pool.h"
@@ -40,6 +45,7 @@ constexpr std::int64_t mib = 1 << 20;
 struct Kind {
   const char* name;
   bool real;
+  bool managed = false;  // by engines
 };
 class Pools : public testing::TestWithParam<Kind> {
  protected:
@@ -52,6 +58,9 @@ class Pools : public testing::TestWithParam<Kind> {
       return work(pool, **opened);
     }
     if (::geteuid() != 0 || !exists("/usr/sbin/mkfs.xfs") || !exists("/dev/loop-control")) GTEST_SKIP() << "needs root, xfsprogs and loop devices";
+    const auto beside = program_beside("bin/fairlead-disk");
+    const std::string engine = beside && GetParam().managed ? *beside : "";
+    if (GetParam().managed && (!exists(engine) || !exists("/dev/fuse"))) GTEST_SKIP() << "needs fairlead-disk and /dev/fuse";
     const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
     ASSERT_TRUE(make_dirs(folder + "/pool"));
     std::thread([&] {
@@ -66,7 +75,7 @@ class Pools : public testing::TestWithParam<Kind> {
       run({"/bin/mount", "-o", "loop", folder + "/image", folder + "/pool"});
       if (testing::Test::HasFatalFailure()) return;
       {
-        auto pool = open_file_pool(folder + "/pool");
+        auto pool = open_file_pool(folder + "/pool", engine);
         ASSERT_TRUE(pool) << pool.error().message;
         auto opened = VolumePool::open(**pool, std::make_unique<MemoryJournal>(disk_));
         ASSERT_TRUE(opened) << opened.error().message;
@@ -76,11 +85,14 @@ class Pools : public testing::TestWithParam<Kind> {
         for (const std::string& id : *ids)
           if (const auto seen = (*pool)->look(id))
             for (const DeviceSeen& device : seen->devices) (void)(*pool)->detach(id, device.name);
+        for (const std::string& id : *ids)
+          if (const auto seen = (*pool)->look(id); seen && seen->engine) { EXPECT_TRUE((*pool)->stop_engine(id)); }
       }
       EXPECT_EQ(::umount2((folder + "/pool").c_str(), MNT_DETACH), 0);
     }).join();
     EXPECT_TRUE(remove_tree(folder));
   }
+  static Result<void> create(VolumePool& volumes, const std::string& id, std::int64_t size, const std::string& source = "") { return volumes.create(id, size, source, "", GetParam().managed ? std::optional(Limits()) : std::nullopt); }
   // The first bytes of a device or, in memory, of what stands for them.
   static void put(Pool& pool, const std::string& id, const std::string& device, const std::string& text) {
     if (auto* fake = dynamic_cast<FakePool*>(&pool)) {
@@ -112,9 +124,9 @@ class Pools : public testing::TestWithParam<Kind> {
 
 TEST_P(Pools, VolumesComeAreShownAndGo) {
   with_pool([](Pool& pool, VolumePool& volumes) {
-    ASSERT_TRUE(volumes.create("a", 16 * mib));
-    ASSERT_TRUE(volumes.create("a", 16 * mib)) << "again is nothing";
-    EXPECT_EQ(volumes.create("a", 32 * mib).error().code, Code::Exists);
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    ASSERT_TRUE(create(volumes, "a", 16 * mib)) << "again is nothing";
+    EXPECT_EQ(create(volumes, "a", 32 * mib).error().code, Code::Exists);
     const auto at = volumes.attach("a", "w0");
     ASSERT_TRUE(at) << at.error().message;
     EXPECT_EQ(at->generation, 1);
@@ -147,17 +159,17 @@ TEST_P(Pools, VolumesComeAreShownAndGo) {
 
 TEST_P(Pools, SnapshotsHoldWhatWasThere) {
   with_pool([](Pool& pool, VolumePool& volumes) {
-    ASSERT_TRUE(volumes.create("a", 16 * mib));
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
     const auto at = volumes.attach("a", "w0");
     ASSERT_TRUE(at);
     put(pool, "a", at->device, "first");
     ASSERT_TRUE(volumes.take_snapshot("s", "a"));
     ASSERT_TRUE(volumes.take_snapshot("s", "a"));
     put(pool, "a", at->device, "second");
-    ASSERT_TRUE(volumes.create("old", 20 * mib, "s")) << "larger than what it is made of";
-    ASSERT_TRUE(volumes.create("twin", 16 * mib, "a"));
-    EXPECT_EQ(volumes.create("small", 8 * mib, "s").error().code, Code::Invalid);
-    EXPECT_EQ(volumes.create("none", 16 * mib, "x").error().code, Code::NotFound);
+    ASSERT_TRUE(create(volumes, "old", 20 * mib, "s")) << "larger than what it is made of";
+    ASSERT_TRUE(create(volumes, "twin", 16 * mib, "a"));
+    EXPECT_EQ(create(volumes, "small", 8 * mib, "s").error().code, Code::Invalid);
+    EXPECT_EQ(create(volumes, "none", 16 * mib, "x").error().code, Code::NotFound);
     const auto old = volumes.attach("old", "w1"), twin = volumes.attach("twin", "w1");
     ASSERT_TRUE(old && twin);
     for (const std::string& device : {at->device, old->device, twin->device}) EXPECT_EQ(sector_of(pool, device), 4096) << device << ": what was made on one is mounted on the other";
@@ -170,7 +182,7 @@ TEST_P(Pools, SnapshotsHoldWhatWasThere) {
     // What a snapshot was taken of may go.
     ASSERT_TRUE(volumes.detach("a", "w0", 1));
     ASSERT_TRUE(volumes.remove("a"));
-    ASSERT_TRUE(volumes.create("again", 16 * mib, "s"));
+    ASSERT_TRUE(create(volumes, "again", 16 * mib, "s"));
     EXPECT_EQ(got(pool, "again", volumes.attach("again", "w0")->device), "first");
     ASSERT_TRUE(volumes.remove("s"));
   });
@@ -193,7 +205,7 @@ TEST_P(Pools, RoomIsPromisedOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}), [](const auto& one) { return one.param.name; });
 
 // ---- the kernel alone
 
@@ -224,7 +236,7 @@ TEST_P(Xfs, FilesAndDevicesOfOthersStay) {
     const auto at = volumes.attach("a", "w0");
     ASSERT_TRUE(at);
     // A second device that somebody made on the same file: told, and nothing is guessed.
-    ASSERT_TRUE(pool.attach("a", false));
+    ASSERT_TRUE(pool.attach("a", false, false));
     ASSERT_EQ(pool.look("a")->devices.size(), 2u);
     EXPECT_EQ(volumes.detach("a", "w0", 1).error().code, Code::Internal);
     EXPECT_EQ(pool.look("a")->devices.size(), 2u);
@@ -236,6 +248,116 @@ TEST_P(Xfs, FilesAndDevicesOfOthersStay) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Kernel, Xfs, testing::Values(Kind{"Xfs", true}), [](const auto& one) { return one.param.name; });
+
+// ---- engines
+
+class Engines : public Pools {
+ protected:
+  static std::int64_t pid_of(Pool& pool, const std::string& id) {
+    const auto status = blocks::ask_disk(fmt::format("/run/fairlead-volumes/{}/{}/control", pool.id()->substr(0, 8), id), {});
+    return status ? status->pid : 0;
+  }
+  static bool reads_zeros(const std::string& device, std::int64_t at) {
+    std::unique_ptr<char, decltype(&std::free)> block(static_cast<char*>(std::aligned_alloc(4096, 4096)), &std::free);
+    const Fd fd(::open(device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    return ::pread(fd.get(), block.get(), 4096, at) == 4096 && std::all_of(block.get(), block.get() + 4096, [](char c) { return c == 0; });
+  }
+};
+
+TEST_P(Engines, LimitsHoldAndAreChangedWhileItIsShown) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 64 * mib, "", "", Limits{.iops = 7, .bytes_per_second = 0}));
+    ASSERT_TRUE(volumes.create("plain", 16 * mib));
+    EXPECT_EQ(volumes.set_limits("plain", {.iops = 5}).error().code, Code::Unsupported);
+    EXPECT_EQ(volumes.create("a", 64 * mib).error().code, Code::Exists) << "of another class";
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    EXPECT_EQ(pool.look("a")->engine->limits, (Limits{.iops = 7}));
+    ASSERT_TRUE(volumes.set_limits("a", {.iops = 0, .bytes_per_second = 5 * mib}));
+    EXPECT_EQ(pool.look("a")->engine->limits, (Limits{.bytes_per_second = 5 * mib}));
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    EXPECT_FALSE(pool.look("a")->engine);
+    ASSERT_TRUE(volumes.set_limits("a", {.iops = 9}));
+    ASSERT_TRUE(volumes.attach("a", "w0"));
+    EXPECT_EQ(pool.look("a")->engine->limits, (Limits{.iops = 9})) << "what was said while it was away";
+  });
+}
+
+TEST_P(Engines, WhatIsPunchedReadsAsZeros) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    for (const unsigned long what : {static_cast<unsigned long>(BLKDISCARD), static_cast<unsigned long>(BLKZEROOUT)}) {
+      put(pool, "a", at->device, "there");
+      const Fd fd(::open(at->device.c_str(), O_RDWR | O_CLOEXEC));
+      std::uint64_t range[2] = {0, 1 << 20};
+      ASSERT_FALSE(reads_zeros(at->device, 0));
+      ASSERT_EQ(::ioctl(fd.get(), what, range), 0) << what;
+      EXPECT_TRUE(reads_zeros(at->device, 0)) << what;
+    }
+  });
+}
+
+// Its device gives errors from then on, which is told; what was synced is there when it is attached anew.
+TEST_P(Engines, WhoseEngineIsKilledComesBackWithAllThatWasSynced) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 320 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, "synced");
+    const auto end_engine = [&] {
+      const std::int64_t pid = pid_of(pool, "a");
+      ASSERT_GT(pid, 1);
+      ASSERT_EQ(::kill(static_cast<pid_t>(pid), SIGKILL), 0);
+      for (int i = 0; i < 100 && pid_of(pool, "a") != 0; ++i) std::this_thread::sleep_for(20ms);
+      EXPECT_EQ(pool.look("a")->devices.size(), 1u) << "the kernel keeps the device";
+    };
+    end_engine();
+    auto again = volumes.attach("a", "w0");
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->generation, 1) << "the same attachment";
+    EXPECT_EQ(got(pool, "a", again->device), "synced");
+    // In use it is told, and taken from nobody.
+    const auto run = [](std::vector<std::string> argv) { return run_checked({.argv = std::move(argv)}, 60s); };
+    ASSERT_TRUE(run({"/usr/sbin/mkfs.xfs", "-q", "-f", again->device}));
+    const std::string place = testing::TempDir() + "fairlead-mount-" + random_uuid();
+    ASSERT_TRUE(make_dirs(place));
+    ASSERT_TRUE(run({"/bin/mount", again->device, place}));
+    ASSERT_TRUE(write_file_durably(place + "/kept", "yes", 0600));
+    end_engine();
+    EXPECT_THAT(volumes.attach("a", "w0").error().message, HasSubstr("has ended: unmount it"));
+    EXPECT_THAT(volumes.detach("a", "w0", 1).error().message, HasSubstr("is mounted, or open"));
+    ASSERT_EQ(::umount2(place.c_str(), 0), 0);
+    again = volumes.attach("a", "w0");
+    ASSERT_TRUE(again) << again.error().message;
+    ASSERT_TRUE(run({"/bin/mount", again->device, place}));
+    EXPECT_EQ(read_file(place + "/kept").value_or(""), "yes");
+    ASSERT_EQ(::umount2(place.c_str(), 0), 0);
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    ASSERT_TRUE(volumes.remove("a"));
+    EXPECT_TRUE(remove_tree(place));
+  });
+}
+
+// One that hangs is neither dead nor alive: nothing is done, for this volume alone.
+TEST_P(Engines, OneThatDoesNotAnswerIsUnknown) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    ASSERT_TRUE(create(volumes, "b", 16 * mib));
+    ASSERT_TRUE(volumes.attach("a", "w0"));
+    const auto pid = static_cast<pid_t>(pid_of(pool, "a"));
+    ASSERT_GT(pid, 1);
+    ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+    EXPECT_EQ(pool.look("a").error().code, Code::Unavailable);
+    EXPECT_EQ(volumes.detach("a", "w0", 1).error().code, Code::Unavailable);
+    ASSERT_TRUE(volumes.attach("b", "w0")) << "its neighbours go on";
+    ASSERT_TRUE(volumes.detach("b", "w0", 1));
+    ASSERT_EQ(::kill(pid, SIGCONT), 0);
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}), [](const auto& one) { return one.param.name; });
 
 TEST(FilePool, AFolderOfOthersIsNone) {
   const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
@@ -252,6 +374,8 @@ struct Model {
     bool snapshot = false;
     std::int64_t size = 0;
     std::string content, node;
+    bool managed = false;
+    Limits limits{};
   };
   std::map<std::string, One> all;
 };
@@ -283,7 +407,7 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
       if (id == doubtful) continue;
       const auto has = entries.find(id);
       const auto file = pool.files.find(id + (want.snapshot ? ".snapshot" : ".volume"));
-      if (has == entries.end() || !has->second.there || has->second.size != want.size || has->second.node != want.node || file == pool.files.end() || file->second.size != want.size || file->second.content != want.content) wrong.push_back(fmt::format("seed {} death {}: {} is not as it was answered", seed, dies_at, id));
+      if (has == entries.end() || !has->second.there || has->second.size != want.size || has->second.node != want.node || file == pool.files.end() || file->second.size != want.size || file->second.content != want.content || has->second.managed != want.managed || has->second.limits != want.limits) wrong.push_back(fmt::format("seed {} death {}: {} is not as it was answered", seed, dies_at, id));
     }
     for (const auto& [id, has] : entries)
       if (id != doubtful && !model.all.contains(id)) wrong.push_back(fmt::format("seed {} death {}: {} was never answered, or is gone", seed, dies_at, id));
@@ -293,21 +417,30 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
     for (const auto& [name, device] : pool.devices) ++shown[device.first];
     for (const auto& [id, has] : entries)
       if (shown[id] != (has.node.empty() ? 0 : 1)) wrong.push_back(fmt::format("seed {} death {}: {} is shown by {} devices", seed, dies_at, id, shown[id]));
+    for (const auto& [id, has] : entries) {
+      const auto engine = pool.engines.find(id);
+      const bool served = engine != pool.engines.end();
+      if (served != (has.managed && !has.node.empty()) || (served && (engine->second.limits != has.limits || engine->second.size != has.size))) wrong.push_back(fmt::format("seed {} death {}: {} is not served as it is to be", seed, dies_at, id));
+    }
+    for (const auto& [id, engine] : pool.engines)
+      if (!entries.contains(id)) wrong.push_back(fmt::format("seed {} death {}: an engine of {} is left", seed, dies_at, id));
   };
   for (int step = 0; step < 40 && volumes; ++step) {
     const std::string id(1, static_cast<char>('a' + rng.below(4))), other(1, static_cast<char>('a' + rng.below(4))), node = fmt::format("w{}", rng.below(2));
     const std::int64_t size = (8 + 8 * static_cast<std::int64_t>(rng.below(3))) * mib;
+    const Limits limits{.iops = static_cast<std::int64_t>(rng.below(3)) * 100, .bytes_per_second = 0};
+    const auto managed = rng.below(2) == 0 ? std::nullopt : std::optional(limits);
     const auto at = model.all.find(id);
     Result<void> done;
     Model after = model;
-    switch (rng.below(8)) {
+    switch (rng.below(9)) {
       case 0:
-        done = volumes->create(id, size);
-        if (done && at == model.all.end()) after.all[id] = {false, size, "", ""};
+        done = volumes->create(id, size, "", "", managed);
+        if (done && at == model.all.end()) after.all[id] = {false, size, "", "", managed.has_value(), managed.value_or(Limits())};
         break;
       case 1:
-        done = volumes->create(id, size, other);
-        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {false, size, model.all.at(other).content, ""};
+        done = volumes->create(id, size, other, "", managed);
+        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {false, size, model.all.at(other).content, "", managed.has_value(), managed.value_or(Limits())};
         break;
       case 2:
         done = volumes->take_snapshot(id, other);
@@ -333,6 +466,10 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
         if (done) after.all.at(id).node.clear();
         break;
       }
+      case 7:
+        done = volumes->set_limits(id, limits);
+        if (done) after.all.at(id).limits = limits;
+        break;
       default:  // somebody writes
         if (at != model.all.end() && !at->second.snapshot && !at->second.node.empty()) after.all.at(id).content = pool.files.at(id + ".volume").content = fmt::format("text {}", ++written);
     }
@@ -349,7 +486,7 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
       // From here on it is what it is.
       const auto entries = volumes->entries();
       if (const auto has = entries.find(id); has == entries.end()) model.all.erase(id);
-      else if (const auto file = pool.files.find(id + (has->second.snapshot ? ".snapshot" : ".volume")); file != pool.files.end()) model.all[id] = {has->second.snapshot, has->second.size, file->second.content, has->second.node};
+      else if (const auto file = pool.files.find(id + (has->second.snapshot ? ".snapshot" : ".volume")); file != pool.files.end()) model.all[id] = {has->second.snapshot, has->second.size, file->second.content, has->second.node, has->second.managed, has->second.limits};
       doubtful.clear();
       continue;
     }
@@ -425,7 +562,12 @@ class SlowPool final : public Pool {
   Result<void> remove(const std::string& id, bool snapshot) override { return slow([&] { return files.remove(id, snapshot); }); }
   Result<void> grow_file(const std::string& id, std::int64_t size) override { return slow([&] { return files.grow_file(id, size); }); }
   Result<void> grow_device(const std::string& id, const std::string& device) override { return slow([&] { return files.grow_device(id, device); }); }
-  Result<void> attach(const std::string& id, bool read_only) override { return slow([&] { return files.attach(id, read_only); }); }
+  bool has_engines() override { return true; }
+  Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override { return slow([&] { return files.start_engine(id, read_only, limits); }); }
+  Result<void> stop_engine(const std::string& id) override { return slow([&] { return files.stop_engine(id); }); }
+  Result<void> grow_engine(const std::string& id) override { return slow([&] { return files.grow_engine(id); }); }
+  Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return slow([&] { return files.limit(id, limits); }); }
+  Result<void> attach(const std::string& id, bool read_only, bool managed) override { return slow([&] { return files.attach(id, read_only, managed); }); }
   Result<void> detach(const std::string& id, const std::string& device) override { return slow([&] { return files.detach(id, device); }); }
 
  private:

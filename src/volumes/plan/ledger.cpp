@@ -14,7 +14,7 @@ using kube::Json;
 
 namespace {
 
-constexpr std::array<std::string_view, 6> words{"create", "snapshot", "grow", "remove", "attach", "detach"};
+constexpr std::array<std::string_view, 7> words{"create", "snapshot", "grow", "remove", "attach", "detach", "limit"};
 
 std::optional<What> parse_what(std::string_view text) {
   const auto at = std::find(words.begin(), words.end(), text);
@@ -29,6 +29,13 @@ Result<void> check_size(std::int64_t size) {
 std::unexpected<Error> whose(const std::string& id) { return fail(Code::Exists, fmt::format("the pool has {} already, and it is not of this object", id)); }
 std::unexpected<Error> damaged(const std::string& why) { return fail(Code::Internal, "the journal says what cannot be: " + why); }
 
+void set_class(Json& out, bool managed, const Limits& limits) {
+  if (managed) out.set("managed", true);
+  if (limits.iops > 0) out.set("iops", limits.iops);
+  if (limits.bytes_per_second > 0) out.set("throughput", limits.bytes_per_second);
+}
+Limits limits_of(const Json& from) { return {.iops = from["iops"].integer(), .bytes_per_second = from["throughput"].integer()}; }
+
 Json json_of(const Entry& one) {
   Json out = Json::object({{"size", one.size}, {"there", one.there}});
   if (one.snapshot) out.set("snapshot", true);
@@ -37,6 +44,7 @@ Json json_of(const Entry& one) {
   if (!one.owner.empty()) out.set("owner", one.owner);
   if (one.read_only) out.set("readOnly", true);
   if (one.generation > 0) out.set("generation", one.generation);
+  set_class(out, one.managed, one.limits);
   return out;
 }
 
@@ -59,6 +67,7 @@ Json Ledger::record_of(const Intent& intent) {
   if (!intent.owner.empty()) out.set("owner", intent.owner);
   if (intent.read_only) out.set("readOnly", true);
   if (intent.generation > 0) out.set("generation", intent.generation);
+  set_class(out, intent.managed, intent.limits);
   return out;
 }
 
@@ -79,7 +88,7 @@ Json Ledger::snapshot() const {
 Result<void> Ledger::apply(const Json& record) {
   const auto read_intent = [](const Json& from) -> Result<Intent> {
     const auto what = parse_what(from["what"].string());
-    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer()};
+    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer(), .managed = from["managed"].boolean(), .limits = limits_of(from)};
     if (!what || out.number <= 0 || !is_volume_id(out.id) || (!out.source.empty() && !is_volume_id(out.source)) || out.size < 0 || out.size > kMostBytes) return damaged(fmt::format("an intent of number {}", out.number));
     return out;
   };
@@ -90,7 +99,7 @@ Result<void> Ledger::apply(const Json& record) {
     last_ = record["last"].integer();
     for (const auto& [id, one] : record["entries"].members()) {
       if (!is_volume_id(id)) return damaged("an id");
-      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .node = one["node"].string(), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .there = one["there"].boolean()});
+      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .node = one["node"].string(), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .there = one["there"].boolean()});
     }
     for (const Json& one : record["underWay"].items()) {
       auto intent = read_intent(one);
@@ -106,7 +115,7 @@ Result<void> Ledger::apply(const Json& record) {
     if (intent.number <= last_) return damaged(fmt::format("number {} twice", intent.number));
     const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
     if (makes == entries_.contains(intent.id)) return damaged(fmt::format("{} of {}", text(intent.what), intent.id));
-    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .node = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .there = false});
+    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .node = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .there = false});
     // What is to become larger is promised from here on.
     if (intent.what == What::Grow) entries_.at(intent.id).size = intent.size;
     last_ = intent.number;
@@ -143,6 +152,9 @@ Result<void> Ledger::apply(const Json& record) {
       break;
     case What::Grow:
       if (undone) entry->second.size = intent.before;
+      break;
+    case What::Limit:
+      if (!undone) entry->second.limits = intent.limits;
       break;
   }
   return {};
@@ -181,14 +193,14 @@ Result<void> Ledger::check_room(std::int64_t more, std::int64_t limit) const {
   return {};
 }
 
-Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit) const {
+Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed) const {
   if (!is_volume_id(id)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and -", id.substr(0, 80)));
   if (auto done = check_size(size); !done) return std::unexpected(std::move(done.error()));
   const auto from = entries_.find(source);
-  Intent intent{.number = 0, .what = What::Create, .id = id, .size = size, .before = 0, .source = source, .of_snapshot = from != entries_.end() && from->second.snapshot, .node = {}, .owner = owner, .read_only = false, .generation = 0};
+  Intent intent{.number = 0, .what = What::Create, .id = id, .size = size, .before = 0, .source = source, .of_snapshot = from != entries_.end() && from->second.snapshot, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = managed.has_value(), .limits = managed.value_or(Limits())};
   if (const auto there = entries_.find(id); there != entries_.end()) {
     const Entry& one = there->second;
-    if (one.snapshot || one.size != size || one.source != source) return fail(Code::Exists, fmt::format("{} is there, and is another: {}, of {}{}", id, one.snapshot ? "a snapshot" : "a volume", print(Bytes{one.size}), one.source.empty() ? "" : " made of " + one.source));
+    if (one.snapshot || one.size != size || one.source != source || one.managed != intent.managed) return fail(Code::Exists, fmt::format("{} is there, and is another: {}, of {}{}", id, one.snapshot ? "a snapshot" : "a volume", print(Bytes{one.size}), one.source.empty() ? "" : " made of " + one.source));
     if (one.owner != owner) return whose(id);
     if (one.there) return std::optional<Intent>();
     for (const auto& [number, way] : under_way_)
@@ -219,7 +231,7 @@ Ledger::Begun Ledger::take_snapshot(const std::string& id, const std::string& of
   for (const auto& [number, one] : under_way_)
     if (one.id == of && one.what != What::Attach && one.what != What::Detach) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), of));
   if (auto done = check_room((*from)->size, limit); !done) return std::unexpected(std::move(done.error()));
-  return unless_under_way({.number = 0, .what = What::Snapshot, .id = id, .size = (*from)->size, .before = 0, .source = of, .of_snapshot = false, .node = {}, .owner = owner, .read_only = false, .generation = 0});
+  return unless_under_way({.number = 0, .what = What::Snapshot, .id = id, .size = (*from)->size, .before = 0, .source = of, .of_snapshot = false, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = false, .limits = {}});
 }
 
 Ledger::Begun Ledger::grow(const std::string& id, std::int64_t size, std::int64_t limit) const {
@@ -231,7 +243,7 @@ Ledger::Begun Ledger::grow(const std::string& id, std::int64_t size, std::int64_
   if (size < (*one)->size) return fail(Code::Invalid, fmt::format("{} has {}: a volume does not shrink", id, print(Bytes{(*one)->size})));
   if (size == (*one)->size) return std::optional<Intent>();
   if (auto done = check_room(size - (*one)->size, limit); !done) return std::unexpected(std::move(done.error()));
-  return unless_under_way({.number = 0, .what = What::Grow, .id = id, .size = size, .before = (*one)->size, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0});
+  return unless_under_way({.number = 0, .what = What::Grow, .id = id, .size = size, .before = (*one)->size, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = (*one)->managed, .limits = {}});
 }
 
 Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) const {
@@ -239,7 +251,7 @@ Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) co
   if (there == entries_.end()) return std::optional<Intent>();
   if (!owner.empty() && there->second.owner != owner) return whose(id);
   if (!there->second.node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}", id, there->second.node));
-  return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0});
+  return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = there->second.managed, .limits = {}});
 }
 
 Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, bool read_only, bool shown) const {
@@ -250,12 +262,12 @@ Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, boo
   if ((*one)->node == node) {
     if ((*one)->read_only != read_only) return fail(Code::Exists, fmt::format("{} is attached to {} {}: detach it first", id, node, read_only ? "for writing" : "read-only"));
     for (const auto& [number, way] : under_way_)
-      if (way.id == id) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id));
+      if (way.id == id) return way.what == What::Attach ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id)));
     if (shown) return std::optional<Intent>();
-    return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation});
+    return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation, .managed = (*one)->managed, .limits = (*one)->limits});
   }
   if (!(*one)->node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume", id, (*one)->node));
-  return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation + 1});
+  return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation + 1, .managed = (*one)->managed, .limits = (*one)->limits});
 }
 
 Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std::int64_t generation) const {
@@ -269,7 +281,20 @@ Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std
   }
   if ((*one)->node != node) return fail(Code::Conflict, fmt::format("{} is attached to {}, not to {}", id, (*one)->node, node));
   if (generation != (*one)->generation) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, (*one)->generation));
-  return unless_under_way({.number = 0, .what = What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation});
+  return unless_under_way({.number = 0, .what = What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = (*one)->managed, .limits = {}});
+}
+
+Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) const {
+  const auto one = find(id, false);
+  if (!one) return std::unexpected(one.error());
+  if (limits.iops < 0 || limits.bytes_per_second < 0) return fail(Code::Invalid, "a limit is 0 (none) or more");
+  if (!(*one)->managed) return fail(Code::Unsupported, fmt::format("{} has no engine that would hold limits", id));
+  if (!(*one)->there) return fail(Code::Conflict, fmt::format("{} is being made", id));
+  for (const auto& [number, way] : under_way_)
+    if (way.id == id && way.what == What::Limit && way.limits == limits) return std::optional(way);
+  auto begun = unless_under_way({.number = 0, .what = What::Limit, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = true, .limits = limits});
+  if (begun && (*one)->limits == limits) return std::optional<Intent>();
+  return begun;
 }
 
 }  // namespace fairlead::volumes

@@ -9,14 +9,17 @@
 #include <vector>
 
 #include "base/result.h"
+#include "blocks/disk_control.h"
 #include "kube/json.h"
 
 namespace fairlead::volumes {
 
+using Limits = blocks::DiskLimits;
+
 inline constexpr std::int64_t kBlock = 4096;                            // sizes are whole ones
 inline constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;      // of one volume
 
-enum class What { Create, Snapshot, Grow, Remove, Attach, Detach };
+enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit };
 std::string_view text(What what);
 
 // What is going to be done. It follows from it and from what is seen how it goes on, after a death too.
@@ -32,6 +35,8 @@ struct Intent {
   std::string owner;                // of Create, Snapshot: for whom, in words of those who ask (the uid of an object)
   bool read_only = false;           // of Attach
   std::int64_t generation = 0;      // of Attach: the one that it will be
+  bool managed = false;             // it is shown by an engine of its own; of Create: it is to be
+  Limits limits;                    // of Create, Attach, Limit
   friend bool operator==(const Intent&, const Intent&) = default;
 };
 
@@ -43,6 +48,8 @@ struct Entry {
   std::string owner;                // for whom it is there
   bool read_only = false;           // as it is attached
   std::int64_t generation = 0;      // of its last attachment
+  bool managed = false;             // shown by an engine of its own, which holds the limits
+  Limits limits;
   bool there = false;               // false: it is being made
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -59,13 +66,15 @@ class Ledger {
 
   // An intent; or nothing: it is so already. Invalid, Exists (it is another), NotFound, Conflict (something else is under way, another node has it, the generation is old), Exhausted, Unsupported. `limit`: bytes that may be promised in all.
   using Begun = Result<std::optional<Intent>>;
-  Begun create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit) const;
+  // managed: what a volume has that is shown by an engine; none: it is shown as it is, and has no limits.
+  Begun create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed = {}) const;
   Begun take_snapshot(const std::string& id, const std::string& of, const std::string& owner, std::int64_t limit) const;
   Begun grow(const std::string& id, std::int64_t size, std::int64_t limit) const;
   Begun remove(const std::string& id, const std::string& owner) const;  // owner: empty: whoever's
   // `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew.
   Begun attach(const std::string& id, const std::string& node, bool read_only, bool shown) const;
   Begun detach(const std::string& id, const std::string& node, std::int64_t generation) const;
+  Begun set_limits(const std::string& id, const Limits& limits) const;
 
   static kube::Json record_of(const Intent& intent);
   // It is another's from here on. NotFound.

@@ -24,6 +24,18 @@ Next make(const Intent& intent, const Sight& seen, bool begun) {
   return step(begun ? Do::Publish : Do::DropPart);
 }
 
+// By an engine: that comes first and goes last. A device whose engine has ended gives errors for ever, and is of use to nobody.
+Next show(const Intent& intent, const Sight& seen, const DeviceSeen* device) {
+  if (device != nullptr && (!seen.engine || seen.engine->failed)) {
+    if (device->used.value_or(true)) return stop(Code::Conflict, fmt::format("the engine behind {} {}: unmount it, and the volume is attached anew", device->name, seen.engine ? "could not write" : "has ended"));
+    return step(Do::Detach, device->name);
+  }
+  if (seen.engine && seen.engine->failed) return step(Do::StopEngine);
+  if (!seen.engine) return step(Do::StartEngine);
+  if (seen.engine->limits != intent.limits) return step(Do::SetLimits);
+  return device == nullptr ? step(Do::Attach) : step(Do::Nothing, device->name);
+}
+
 }  // namespace
 
 Next next_step(const Intent& intent, const Sight& seen, bool begun) {
@@ -36,17 +48,22 @@ Next next_step(const Intent& intent, const Sight& seen, bool begun) {
   switch (intent.what) {
     case What::Remove:
       if (device != nullptr) return refuse(Code::Conflict, fmt::format("{} shows {} still", device->name, intent.id));
+      if (seen.engine) return step(Do::StopEngine);
       if (seen.part) return is_foreign(seen.part) ? refuse(Code::Conflict, "a file with its name is there that is not ours") : step(Do::DropPart);
       return file ? step(Do::Remove) : step(Do::Nothing);
     case What::Grow:
       if (!file) return stop(Code::Internal, fmt::format("the file of {} is not there", intent.id));
       if (file->size < intent.size) return step(Do::GrowFile);
+      if (seen.engine && seen.engine->size < file->size) return step(Do::GrowEngine);
       return device != nullptr && device->size < file->size ? step(Do::GrowDevice, device->name) : step(Do::Nothing);
     case What::Attach:
       if (!file) return refuse(Code::Internal, fmt::format("the file of {} is not there", intent.id));
+      if (intent.managed) return show(intent, seen, device);
       return device == nullptr ? step(Do::Attach) : step(Do::Nothing, device->name);
+    case What::Limit:
+      return seen.engine && seen.engine->limits != intent.limits ? step(Do::SetLimits) : step(Do::Nothing);
     default:
-      if (device == nullptr) return step(Do::Nothing);
+      if (device == nullptr) return step(seen.engine ? Do::StopEngine : Do::Nothing);
       if (!device->used) return refuse(Code::Unavailable, fmt::format("whether {} is used cannot be seen", device->name));
       return *device->used ? refuse(Code::Conflict, fmt::format("{} is mounted, or open: unmount it first", device->name)) : step(Do::Detach, device->name);
   }

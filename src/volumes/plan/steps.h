@@ -13,7 +13,7 @@ struct Next {
     Nothing,      // it is done
     Refuse,       // it cannot be, and nothing is to be left of it: `why`
     Stop,         // it cannot go on now, and what there is stays: `why`
-    DropPart, MakePart, CopyPart, Publish, Remove, GrowFile, GrowDevice, Attach, Detach
+    DropPart, MakePart, CopyPart, Publish, Remove, GrowFile, GrowDevice, Attach, Detach, StartEngine, StopEngine, GrowEngine, SetLimits
   };
   Do what = Do::Nothing;
   std::string why, device;        // device: of Nothing after Attach, of GrowDevice and Detach

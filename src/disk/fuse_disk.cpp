@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/fuse_disk.h"
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include <fmt/format.h>
+#include <linux/falloc.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "disk/limiter.h"
+
+namespace fairlead::disk {
+namespace {
+
+constexpr fuse_ino_t kFile = 2;
+constexpr std::size_t kMost = 256 << 10;         // bytes of a request
+constexpr std::size_t kHeaders = 80, kReceived = (256 << 12) + 4096;  // libfuse 3.14 asks for 256 pages and a header's one, whatever was agreed
+constexpr int kThreads = 16;
+constexpr unsigned kInFlight = 128;              // asked for at once by the kernel; 12 were its own choice
+constexpr double kForEver = 1e9;                 // seconds: attributes change only when we say so, and a look at the device asks nobody
+constexpr std::uint32_t kDirect = 1 << 0, kParallelWrites = 1 << 6;  // FOPEN_DIRECT_IO; FOPEN_PARALLEL_DIRECT_WRITES, which libfuse 3.14 does not know
+
+// A buffer for each thread, aligned for direct I/O.
+char* buffer() {
+  struct Free { void operator()(char* at) const { std::free(at); } };
+  thread_local const std::unique_ptr<char, Free> own(static_cast<char*>(std::aligned_alloc(Image::kSector, kMost)));
+  INVARIANT(own != nullptr);
+  return own.get();
+}
+
+struct Disk {
+  Image& image;
+  Limiter limiter;
+  const std::string name;
+  fuse_session* session = nullptr;
+  std::atomic<std::int64_t> reads = 0, writes = 0, read_bytes = 0, written_bytes = 0;
+};
+Disk& of(fuse_req_t request) { return *static_cast<Disk*>(fuse_req_userdata(request)); }
+void count(std::atomic<std::int64_t>& what, std::int64_t by) { what.fetch_add(by, std::memory_order_relaxed); }
+
+struct stat attributes(const Disk& disk, fuse_ino_t node) {
+  struct stat out {};
+  out.st_ino = node;
+  out.st_mode = node == kFile ? S_IFREG | (disk.image.read_only() ? 0400 : 0600) : S_IFDIR | 0500;
+  out.st_nlink = node == kFile ? 1 : 2;
+  if (node == kFile) out.st_size = disk.image.size(), out.st_blksize = Image::kSector;
+  return out;
+}
+
+void init(void*, fuse_conn_info* connection) {
+  connection->want &= ~static_cast<unsigned>(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+  connection->want |= connection->capable & FUSE_CAP_ASYNC_DIO;
+  connection->max_write = connection->max_read = kMost;
+  connection->max_background = kInFlight;
+  connection->congestion_threshold = kInFlight;
+}
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
+  const Disk& disk = of(request);
+  if (parent != FUSE_ROOT_ID || name != disk.name) return void(fuse_reply_err(request, ENOENT));
+  const fuse_entry_param entry{.ino = kFile, .generation = 1, .attr = attributes(disk, kFile), .attr_timeout = kForEver, .entry_timeout = kForEver};
+  fuse_reply_entry(request, &entry);
+}
+void getattr(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+  const struct stat out = attributes(of(request), node);
+  fuse_reply_attr(request, &out, kForEver);
+}
+void open(fuse_req_t request, fuse_ino_t, fuse_file_info* file) {
+  if ((file->flags & O_ACCMODE) != O_RDONLY && of(request).image.read_only()) return void(fuse_reply_err(request, EROFS));
+  const struct { std::uint64_t handle; std::uint32_t flags; std::int32_t padding; } out{.handle = 0, .flags = kDirect | kParallelWrites, .padding = 0};  // fuse_open_out
+  fuse_reply_buf(request, reinterpret_cast<const char*>(&out), sizeof out);
+}
+bool within(const Disk& disk, std::int64_t size, std::int64_t at) { return at >= 0 && size >= 0 && size <= static_cast<std::int64_t>(kMost) && at <= disk.image.size() && size <= disk.image.size() - at; }
+
+void read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t at, fuse_file_info*) {
+  Disk& disk = of(request);
+  if (at >= 0 && at >= disk.image.size()) return void(fuse_reply_buf(request, nullptr, 0));
+  size = std::min<std::size_t>(size, static_cast<std::size_t>(disk.image.size() - at));
+  if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, EINVAL));
+  disk.limiter.admit(static_cast<std::int64_t>(size));
+  if (const int error = disk.image.read(buffer(), size, at); error != 0) return void(fuse_reply_err(request, error));
+  count(disk.reads, 1), count(disk.read_bytes, static_cast<std::int64_t>(size));
+  fuse_reply_buf(request, buffer(), size);
+}
+void write(fuse_req_t request, fuse_ino_t, const char* data, std::size_t size, off_t at, fuse_file_info*) {
+  Disk& disk = of(request);
+  if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, ENOSPC));
+  disk.limiter.admit(static_cast<std::int64_t>(size));
+  if (reinterpret_cast<std::uintptr_t>(data) % Image::kSector != 0) data = static_cast<const char*>(std::memcpy(buffer(), data, size));  // another libfuse, which puts it elsewhere
+  if (const int error = disk.image.write(data, size, at); error != 0) return void(fuse_reply_err(request, error));
+  count(disk.writes, 1), count(disk.written_bytes, static_cast<std::int64_t>(size));
+  fuse_reply_write(request, size);
+}
+void sync(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) { fuse_reply_err(request, of(request).image.sync()); }
+void done(fuse_req_t request, fuse_ino_t, fuse_file_info*) { fuse_reply_err(request, 0); }
+// Of a loop device: discards punch, write-zeroes zero.
+void fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t at, off_t size, fuse_file_info*) {
+  Disk& disk = of(request);
+  if ((mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) == 0 || (mode & FALLOC_FL_KEEP_SIZE) == 0) return void(fuse_reply_err(request, EOPNOTSUPP));
+  if (at < 0 || size <= 0 || at > disk.image.size() || size > disk.image.size() - at) return void(fuse_reply_err(request, EINVAL));
+  disk.limiter.admit(0);
+  fuse_reply_err(request, disk.image.zero(at, size, (mode & FALLOC_FL_PUNCH_HOLE) != 0));
+}
+void statfs(fuse_req_t request, fuse_ino_t) {
+  const struct statvfs out{.f_bsize = Image::kSector, .f_frsize = Image::kSector, .f_namemax = 255};
+  fuse_reply_statfs(request, &out);
+}
+
+const fuse_lowlevel_ops operations{.init = init, .lookup = lookup, .getattr = getattr, .open = open, .read = read, .write = write, .flush = done, .release = done, .fsync = sync, .statfs = statfs, .fallocate = fallocate};
+
+// ---- the socket
+
+class Control {
+ public:
+  static Result<std::unique_ptr<Control>> listen(Disk& disk, const std::string& path, std::string mounted) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return fail(Code::Invalid, fmt::format("{} is too long for a socket's name: {} bytes at most", path, sizeof address.sun_path - 1));
+    std::memcpy(address.sun_path, path.data(), path.size());
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd) return fail_errno(errno, "make a socket");
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(fd.get(), 8) != 0) return fail_errno(errno, "listen at " + path);
+    return std::unique_ptr<Control>(new Control(disk, std::move(fd), std::move(mounted)));
+  }
+  // Until the disk is told to stop and nobody has it open, or `ended` says that it is unmounted.
+  void run(const std::atomic<bool>& ended) {
+    while (!ended) {
+      pollfd waiting{fd_.get(), POLLIN, 0};
+      if (::poll(&waiting, 1, 200) <= 0) continue;
+      const Fd peer(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!peer) continue;
+      const timeval limit{.tv_sec = 2, .tv_usec = 0};
+      (void)::setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      (void)::setsockopt(peer.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+      std::string line;
+      char piece[blocks::kDiskLine];
+      while (!line.ends_with('\n') && line.size() < blocks::kDiskLine) {
+        const ssize_t got = ::recv(peer.get(), piece, sizeof piece, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        line.append(piece, static_cast<std::size_t>(got));
+      }
+      const auto request = line.ends_with('\n') ? blocks::read_disk_request(line) : fail(Code::Invalid, "a line is expected");
+      const auto answer = request ? carry_out(*request) : Result<blocks::DiskStatus>(std::unexpected(request.error()));
+      const std::string words = answer ? blocks::print(*answer) : blocks::print_disk_error(answer.error());
+      (void)::send(peer.get(), words.data(), words.size(), MSG_NOSIGNAL);
+      if (request && request->what == blocks::DiskRequest::Do::Stop && answer) return;
+    }
+  }
+
+ private:
+  Control(Disk& disk, Fd fd, std::string mounted) : disk_(disk), fd_(std::move(fd)), mounted_(std::move(mounted)) {}
+  Result<blocks::DiskStatus> carry_out(const blocks::DiskRequest& request) {
+    using Do = blocks::DiskRequest::Do;
+    if (request.what == Do::Limit) {
+      disk_.limiter.set(request.limits);
+      log_info("limits", {{"iops", std::to_string(request.limits.iops)}, {"bytes_per_second", std::to_string(request.limits.bytes_per_second)}});
+    }
+    if (request.what == Do::Grow) {
+      if (auto size = disk_.image.look_again(); !size) return std::unexpected(std::move(size.error()));
+      // The kernel knows the size that it was told once; whoever looks next is told anew.
+      if (const int error = fuse_lowlevel_notify_inval_inode(disk_.session, kFile, -1, 0); error != 0 && error != -ENOENT) return fail_errno(-error, "tell the kernel of the new size");
+    }
+    // The kernel knows whether it is open, and nobody can open it between the question and the end.
+    if (request.what == Do::Stop && ::umount2(mounted_.c_str(), 0) != 0 && errno != EINVAL) return errno == EBUSY ? fail(Code::Conflict, "the volume's device is there still") : fail_errno(errno, "unmount " + mounted_);
+    return blocks::DiskStatus{.pid = ::getpid(), .size = disk_.image.size(), .limits = disk_.limiter.limits(), .reads = disk_.reads, .writes = disk_.writes, .read_bytes = disk_.read_bytes, .written_bytes = disk_.written_bytes, .waited_ns = disk_.limiter.waited().count(), .failed = disk_.image.failed()};
+  }
+
+  Disk& disk_;
+  const Fd fd_;
+  const std::string mounted_;
+};
+
+}  // namespace
+
+Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::DiskLimits& limits, const Clock& clock, const std::function<void()>& ready) {
+  const std::string mounted = place.folder + "/disk", socket = place.folder + "/control";
+  // The image is locked: who was here before is dead. Its mount may be one that answers nothing but an error.
+  while (::umount2(mounted.c_str(), MNT_DETACH) == 0) {}
+  if (errno != EINVAL && errno != ENOENT) return fail_errno(errno, "clear " + mounted);
+  if (auto made = make_dirs(mounted, 0700); !made) return made;
+  Disk disk{.image = image, .limiter = Limiter(clock), .name = place.name};
+  disk.limiter.set(limits);
+  // Memory that has to be written out to be had must not be waited for by who writes it out.
+  if (::mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0) log_warn("memory is not locked", {{"why", std::strerror(errno)}});
+  (void)::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);  // allocations do not wait for I/O; needs CAP_SYS_RESOURCE, and is an addition to the lock
+  std::vector<std::string> words{"fairlead-disk", "-o", fmt::format("fsname=fairlead,subtype=volume,nosuid,nodev,noexec,noatime,max_read={}", kMost)};
+  std::vector<char*> argv;
+  for (std::string& one : words) argv.push_back(one.data());
+  fuse_args arguments FUSE_ARGS_INIT(static_cast<int>(argv.size()), argv.data());
+  disk.session = fuse_session_new(&arguments, &operations, sizeof operations, &disk);
+  fuse_opt_free_args(&arguments);
+  if (disk.session == nullptr) return fail(Code::Internal, "libfuse makes no session");
+  struct End {
+    fuse_session* session;
+    ~End() { fuse_session_destroy(session); }
+  } const end{disk.session};
+  if (fuse_session_mount(disk.session, mounted.c_str()) != 0) return fail(Code::Unavailable, fmt::format("{} cannot be mounted as FUSE: is there a /dev/fuse?", mounted));
+  std::atomic<bool> ended = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      // What is written lies behind two headers of 40 bytes each (fuse_in_header, fuse_write_in): so it is aligned for direct I/O where the kernel puts it. As large as libfuse reads, of which what is used is had.
+      struct Free { void operator()(char* at) const { std::free(at); } };
+      const std::unique_ptr<char, Free> room(static_cast<char*>(std::aligned_alloc(Image::kSector, kReceived + Image::kSector)));
+      INVARIANT(room != nullptr);
+      fuse_buf received{};
+      received.mem = room.get() + Image::kSector - kHeaders;
+      while (fuse_session_exited(disk.session) == 0) {
+        const int got = fuse_session_receive_buf(disk.session, &received);
+        if (got == -EINTR || got == -EAGAIN) continue;
+        if (got <= 0) break;  // it is unmounted
+        fuse_session_process_buf(disk.session, &received);
+      }
+      ended = true;
+    });
+  auto control = Control::listen(disk, socket, mounted);
+  if (control) {
+    ready();
+    (*control)->run(ended);
+  }
+  // Where nobody has it open the kernel lets go, and the threads hear of it.
+  if (!control) (void)::umount2(mounted.c_str(), MNT_DETACH);
+  for (std::thread& one : threads) one.join();
+  fuse_session_unmount(disk.session);
+  (void)::unlink(socket.c_str());
+  (void)::rmdir(mounted.c_str());
+  (void)::rmdir(place.folder.c_str());
+  return control ? Result<void>() : Result<void>(std::unexpected(std::move(control.error())));
+}
+
+}  // namespace fairlead::disk

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A volume's file as its engine reads and writes it: past the page cache, whole blocks of 4 KiB, for one process alone.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace fairlead::disk {
+
+// Thread-safe. The I/O calls give 0 or an errno; buffers, offsets and sizes are multiples of kSector, else EINVAL.
+class Image {
+ public:
+  static constexpr std::int64_t kSector = 4096;
+  // Conflict: another process serves it. The lock is of the open file and goes with the process.
+  static Result<std::unique_ptr<Image>> open(const std::string& path, bool read_only);
+
+  std::int64_t size() const { return size_; }
+  bool read_only() const { return read_only_; }
+  bool failed() const { return failed_; }
+  Result<std::int64_t> look_again();  // at the size, which others raise
+  int read(char* into, std::size_t size, std::int64_t at);
+  int write(const char* from, std::size_t size, std::int64_t at);
+  int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too
+  // What was written before is durable. Once that has failed it fails for ever: the kernel may have dropped what it could not write, and says so once (fsync(2), "fsyncgate").
+  int sync();
+
+ private:
+  Image(Fd fd, std::string path, std::int64_t size, bool read_only) : fd_(std::move(fd)), path_(std::move(path)), read_only_(read_only), size_(size) {}
+  const Fd fd_;
+  const std::string path_;
+  const bool read_only_;
+  std::atomic<std::int64_t> size_;
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace fairlead::disk

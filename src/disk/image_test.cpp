@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "disk/image.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/files.h"
+#include "base/rng.h"
+
+namespace fairlead::disk {
+namespace {
+
+using testing::HasSubstr;
+
+class ImageTest : public testing::Test {
+ protected:
+  ImageTest() {
+    const Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    EXPECT_EQ(::ftruncate(fd.get(), 1 << 20), 0);
+  }
+  ~ImageTest() override {
+    ::unlink(path_.c_str());
+    std::free(block_);
+  }
+  const std::string path_ = testing::TempDir() + "fairlead-image-" + random_uuid();
+  char* const block_ = static_cast<char*>(std::aligned_alloc(4096, 8192));
+};
+
+TEST_F(ImageTest, HoldsWhatIsWrittenAndOneProcessHasIt) {
+  auto image = Image::open(path_, false);
+  ASSERT_TRUE(image) << image.error().message;
+  EXPECT_THAT(Image::open(path_, true).error().message, HasSubstr("served by another process"));
+  std::memset(block_, 'x', 8192);
+  EXPECT_EQ((*image)->write(block_, 8192, 4096), 0);
+  EXPECT_EQ((*image)->sync(), 0);
+  std::memset(block_, 0, 8192);
+  EXPECT_EQ((*image)->read(block_, 4096, 8192), 0);
+  EXPECT_EQ(block_[0], 'x');
+  EXPECT_EQ((*image)->zero(8192, 4096, true), 0);
+  EXPECT_EQ((*image)->read(block_, 8192, 4096), 0);
+  EXPECT_EQ(block_[0], 'x');
+  EXPECT_EQ(block_[4096], 0);
+  for (const auto& [size, at] : {std::pair<std::size_t, std::int64_t>{512, 0}, {4096, 512}}) EXPECT_EQ((*image)->write(block_, size, at), EINVAL);
+  EXPECT_EQ((*image)->read(block_ + 8, 4096, 0), EINVAL);
+  EXPECT_EQ((*image)->read(block_, 4096, 1 << 20), EIO) << "beyond its end";
+}
+
+TEST_F(ImageTest, GrowsAndNeverShrinks) {
+  auto image = Image::open(path_, false);
+  ASSERT_TRUE(image);
+  ASSERT_EQ(::truncate(path_.c_str(), 2 << 20), 0);
+  EXPECT_EQ((*image)->size(), 1 << 20);
+  EXPECT_EQ((*image)->look_again().value_or(0), 2 << 20);
+  ASSERT_EQ(::truncate(path_.c_str(), 1 << 20), 0);
+  EXPECT_EQ((*image)->look_again().error().code, Code::Internal);
+}
+
+TEST_F(ImageTest, ReadOnlyIsSo) {
+  auto image = Image::open(path_, true);
+  ASSERT_TRUE(image);
+  std::memset(block_, 0, 4096);
+  EXPECT_EQ((*image)->write(block_, 4096, 0), EROFS);
+  EXPECT_EQ((*image)->zero(0, 4096, true), EROFS);
+  EXPECT_EQ((*image)->read(block_, 4096, 0), 0);
+  image->reset();
+  ASSERT_EQ(::truncate(path_.c_str(), 100), 0);
+  EXPECT_EQ(Image::open(path_, false).error().code, Code::Invalid) << "no whole blocks";
+}
+
+}  // namespace
+}  // namespace fairlead::disk
