@@ -18,6 +18,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/own_program.h"
 #include "kube/health.h"
 #include "kube/kubeconfig.h"
 #include "kube/rest_client.h"
@@ -49,7 +50,7 @@ std::uint64_t random_seed() {
 
 struct Flags {
   volumes::PoolPlace place{.folder = "/var/lib/fairlead-volumes/pool", .image = {}};
-  std::string name, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0";
+  std::string engine, name, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0";
   bool yes = false;
 };
 
@@ -90,7 +91,9 @@ int serve(Flags flags) {
   if (flags.metrics != "off" && (port < 0 || port > 65535)) return refuse(fmt::format("--metrics {}: ADDRESS:PORT or off is expected", flags.metrics), 2);
   if (::geteuid() != 0) return refuse("must be run as root: it makes loop devices");
   if (auto done = volumes::prepare_place(flags.place); !done) return refuse(done.error().message);
-  auto files = volumes::open_file_pool(flags.place.folder);
+  if (flags.engine.empty())
+    if (auto beside = program_beside("fairlead-disk"); beside && ::access(beside->c_str(), X_OK) == 0) flags.engine = std::move(*beside);
+  auto files = volumes::open_file_pool(flags.place.folder, flags.engine == "off" ? "" : flags.engine);
   if (!files) return refuse(files.error().message);
   auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
   if (!journal) return refuse(journal.error().message);
@@ -121,7 +124,15 @@ int serve(Flags flags) {
   }
   log_info("serving a pool", {{"pool", flags.name}, {"id", (*pool)->id()}, {"folder", flags.place.folder}, {"volumes", std::to_string((*pool)->entries().size())}, {"metrics_port", health ? std::to_string(health->port()) : "off"}, {"version", FAIRLEAD_VERSION}});
   int number = 0;
-  ::sigwait(&signals, &number);
+  for (const timespec second{.tv_sec = 1, .tv_nsec = 0}; number <= 0;) {
+    number = ::sigtimedwait(&signals, nullptr, &second);
+    // What could not be written may be there, or not: who reads it again knows. Whoever runs this program starts it anew.
+    if (auto usable = (*pool)->usable(); !usable) {
+      log_error("it ends", {{"why", usable.error().message}});
+      std::fflush(nullptr);
+      ::_exit(1);
+    }
+  }
   log_info("stopping; volumes stay attached", {{"signal", std::to_string(number)}});
   // All state is on disk: a stop is no different from a crash, and what is under way need not be waited for.
   std::fflush(nullptr);
@@ -158,6 +169,7 @@ int main(int argc, char** argv) {
   run->add_flag("--sparse", flags.place.sparse, "set no room aside for the image: its disk may be full before the pool is");
   run->add_option("--name", flags.name, "of the pool (default: $NODE_NAME, then this machine's name)");
   run->add_option("--nodes", flags.nodes, "labels of the nodes on this machine, as kubectl -l takes them (default: the node with the pool's name)");
+  run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or off: none is made here (default: fairlead-disk beside this program)");
   run->add_option("--kubeconfig", flags.kubeconfig, "of the site (default: $KUBECONFIG, then the pod's service account)");
   run->add_option("--context", flags.context, "of the kubeconfig");
   run->add_option("--metrics", flags.metrics, "address and port of /healthz, /readyz and /metrics, or off; port 0: any")->capture_default_str();

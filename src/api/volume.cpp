@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "api/crds.h"
 #include "base/encoding.h"
@@ -103,8 +104,10 @@ spec:
             - {rule: "has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)", message: "what a volume was made of does not change"}
             properties:
               pool: {type: string, minLength: 1, maxLength: 63}
-              class: {type: string, enum: [local-fast], default: local-fast}
+              class: {type: string, enum: [local-fast, local-managed], default: local-fast, description: "local-fast: shown by the kernel alone. local-managed: by a process of its own, which holds it to its limits."}
               size: {x-kubernetes-int-or-string: true, description: "1Gi to 64Ti, in whole MiB. A larger one grows it while it is used; it never shrinks."}
+              iops: {type: integer, format: int64, minimum: 0, maximum: 10000000, description: "Operations of up to 256 KiB a second, of class local-managed; 0: no limit. It can change while the volume is used."}
+              throughput: {x-kubernetes-int-or-string: true, description: "MiB a second, or a quantity (125Mi), of class local-managed; 0: no limit. It can change while the volume is used."}
               source:
                 type: object
                 description: Whose content it begins with.
@@ -125,6 +128,8 @@ spec:
               estimatedStallMilliseconds: {type: integer, format: int64, description: How long a snapshot taken now lets writers wait.}
               node: {type: string, description: To which it is attached.}
               device: {type: string}
+              iops: {type: integer, format: int64, description: The limits in force.}
+              throughputBytes: {type: integer, format: int64}
               message: {type: string}
 )yaml";
 
@@ -270,12 +275,40 @@ std::string print_volume_size(std::int64_t bytes) {
   return std::to_string(bytes);
 }
 
+bool is_volume_class(std::string_view name) { return name == kLocalFast || name == kLocalManaged; }
+
+Result<std::int64_t> parse_iops(const Json& value) {
+  if (value.is_null()) return 0;
+  std::int64_t out = value.is_string() ? -1 : value.integer();
+  if (value.is_string()) {
+    const std::string& text = value.string();
+    if (const auto read = std::from_chars(text.data(), text.data() + text.size(), out); read.ec != std::errc() || read.ptr != text.data() + text.size()) out = -1;
+  }
+  if (out != 0 && (out < kLeastIops || out > kMostIops)) return fail(Code::Invalid, fmt::format("iops: {} to {} are expected, or 0 for no limit", kLeastIops, kMostIops));
+  return out;
+}
+
+Result<std::int64_t> parse_throughput(const Json& value) {
+  if (value.is_null()) return 0;
+  const std::string text = value.is_string() ? value.string() : kube::print_json(value);
+  const bool plain = !text.empty() && text.size() <= 12 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto read = kube::Quantity::parse(plain ? text + "Mi" : text);
+  const std::int64_t out = read ? read->value() : -1;
+  if (out != 0 && (out < kLeastThroughput || out > kMostThroughput)) return fail(Code::Invalid, fmt::format("throughput: \"{}\": MiB a second are expected, or a quantity such as 125Mi; 0 for no limit", text.substr(0, 40)));
+  return out;
+}
+
 Result<VolumeSpec> read_volume(const Json& object) {
   const Json& spec = object["spec"];
   VolumeSpec out{.pool = spec["pool"].string(), .klass = spec["class"].string_or(kLocalFast), .size = 0, .from_volume = spec["source"]["volume"].string(), .from_snapshot = spec["source"]["snapshot"].string()};
   if (!is_volume_name(kube::name_of(object))) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and - are expected", kube::name_of(object).substr(0, 80)));
   if (!is_volume_name(out.pool)) return fail(Code::Invalid, "spec.pool: the name of a pool is expected (fairlead volume pools)");
-  if (out.klass != kLocalFast) return fail(Code::Invalid, fmt::format("spec.class: there is no class \"{}\"; {} is what there is", out.klass.substr(0, 40), kLocalFast));
+  if (!is_volume_class(out.klass)) return fail(Code::Invalid, fmt::format("spec.class: there is no class \"{}\"; {} and {} are what there is", out.klass.substr(0, 40), kLocalFast, kLocalManaged));
+  const auto iops = parse_iops(spec["iops"]), throughput = parse_throughput(spec["throughput"]);
+  if (!iops) return fail(Code::Invalid, "spec." + iops.error().message);
+  if (!throughput) return fail(Code::Invalid, "spec." + throughput.error().message);
+  if (out.klass == kLocalFast && (*iops > 0 || *throughput > 0)) return fail(Code::Invalid, fmt::format("spec.class: {} limits nothing: iops and throughput are of class {}", kLocalFast, kLocalManaged));
+  out.iops = *iops, out.throughput = *throughput;
   if (!out.from_volume.empty() && !out.from_snapshot.empty()) return fail(Code::Invalid, "spec.source: one of volume and snapshot is expected");
   for (const std::string& source : {out.from_volume, out.from_snapshot})
     if (!source.empty() && !is_volume_name(source)) return fail(Code::Invalid, "spec.source: a name is expected");
@@ -285,10 +318,17 @@ Result<VolumeSpec> read_volume(const Json& object) {
   return out;
 }
 
+bool limits_in_force(const Json& volume) {
+  const auto iops = parse_iops(volume["spec"]["iops"]), throughput = parse_throughput(volume["spec"]["throughput"]);
+  return iops && throughput && volume["status"]["iops"].integer() == *iops && volume["status"]["throughputBytes"].integer() == *throughput;
+}
+
 Json new_volume(const std::string& name, const VolumeSpec& spec) {
   Json body = Json::object({{"pool", spec.pool}, {"class", spec.klass}, {"size", print_volume_size(spec.size)}});
   if (!spec.from_volume.empty()) body.set("source", Json::object({{"volume", spec.from_volume}}));
   if (!spec.from_snapshot.empty()) body.set("source", Json::object({{"snapshot", spec.from_snapshot}}));
+  if (spec.iops > 0) body.set("iops", spec.iops);
+  if (spec.throughput > 0) body.set("throughput", print_volume_size(spec.throughput));
   return new_object(kVolumes, name, std::move(body));
 }
 

@@ -26,18 +26,27 @@ inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";         
 inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
 inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
 inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
+inline constexpr const char* kLocalManaged = "local-managed";                    // the same file behind an engine of the volume's own (src/disk), which limits its I/O
 inline constexpr std::int64_t kLeastVolume = std::int64_t{1} << 30, kMostVolume = std::int64_t{64} << 40;  // bytes; mkfs.xfs refuses less than 300 MB
 
 struct VolumeSpec {
   std::string pool, klass = kLocalFast;
   std::int64_t size = 0;                          // bytes, whole MiB
   std::string from_volume, from_snapshot;         // one at most: whose content it begins with
+  std::int64_t iops = 0, throughput = 0;          // operations and bytes a second, of local-managed; 0: no limit
   friend bool operator==(const VolumeSpec&, const VolumeSpec&) = default;
 };
 // Invalid: names the field.
 Result<VolumeSpec> read_volume(const kube::Json& object);
 // "10Gi", "1.5Ti", bytes. Rounded up to whole MiB. Invalid: none, or out of range.
 Result<std::int64_t> parse_volume_size(const kube::Json& value);
+// Operations a second: none, or kLeastIops at least. Invalid.
+Result<std::int64_t> parse_iops(const kube::Json& value);
+// Bytes a second from MiB a second, as EBS counts (125), or a quantity with its unit ("125Mi"): none, or kLeastThroughput at least. Invalid.
+Result<std::int64_t> parse_throughput(const kube::Json& value);
+inline constexpr std::int64_t kLeastIops = 100, kMostIops = 10'000'000, kLeastThroughput = 1 << 20, kMostThroughput = std::int64_t{1} << 40;  // less would let the kernel take a waiting request for a hung one
+bool is_volume_class(std::string_view name);
+bool limits_in_force(const kube::Json& volume);  // those that its spec asks for, by what its pool says
 std::string print_volume_size(std::int64_t bytes);  // "10Gi": as it is written into a spec
 
 // Objects to be created, with their finalizer.

@@ -47,6 +47,23 @@ TEST(Volume, WhatIsMadeIsRead) {
   EXPECT_THAT(read_volume(named).error().message, HasSubstr("no name of a volume"));
 }
 
+TEST(Volume, LimitsAreOfAClassThatHoldsThem) {
+  const VolumeSpec spec{.pool = "a", .klass = kLocalManaged, .size = 5 * gib, .from_volume = {}, .from_snapshot = {}, .iops = 3000, .throughput = 125 << 20};
+  Json object = new_volume("data", spec);
+  EXPECT_EQ(read_volume(object).value(), spec);
+  EXPECT_EQ(object["spec"]["throughput"].string(), "125Mi");
+  EXPECT_FALSE(limits_in_force(object));
+  object.set("status", Json::object({{"iops", 3000}, {"throughputBytes", 125 << 20}}));
+  EXPECT_TRUE(limits_in_force(object));
+  object.child("spec").set("class", kLocalFast);
+  EXPECT_THAT(read_volume(object).error().message, HasSubstr("limits nothing"));
+  for (const Json& fine : {Json(125), Json("125"), Json("125Mi"), Json("128000Ki")}) EXPECT_EQ(parse_throughput(fine).value(), 125 << 20) << kube::print_json(fine);
+  for (const Json& none : {Json(), Json(0), Json("0")}) EXPECT_EQ(parse_throughput(none).value(), 0);
+  for (const Json& wrong : {Json(-1), Json("1Ki"), Json("fast"), Json("9999999999999"), Json("2Ti"), Json::object()}) EXPECT_FALSE(parse_throughput(wrong)) << kube::print_json(wrong);
+  for (const Json& wrong : {Json(99), Json(-1), Json("x"), Json("100 "), Json(""), Json("99999999999999999999"), Json(10'000'001)}) EXPECT_FALSE(parse_iops(wrong)) << kube::print_json(wrong);
+  EXPECT_EQ(parse_iops(Json("100")).value(), 100);
+}
+
 TEST(Volume, NamesForWhatClientsCallByAnyText) {
   EXPECT_EQ(name_for("pvc-1", "vol-"), "pvc-1");
   const std::string made = name_for(std::string(129, 'x'), "vol-");

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Options {
-  std::string name, other, size, pool, klass = api::kLocalFast, snapshot_name, from_volume, from_snapshot, iops, throughput;
+  std::string name, other, size, pool, klass, snapshot_name, from_volume, from_snapshot, iops, throughput;
   std::vector<std::string> names, tags;
   double timeout = 60, max_stall = 1;
   bool read_only = false, wait = true, dry_run = false, yes = false;
@@ -115,13 +115,26 @@ Result<int> made(Context& context, Session& session, const kube::Resource& resou
 
 bool is_there(const Json& volume) { return volume["status"]["phase"].string() == "Available" || volume["status"]["phase"].string() == "InUse"; }
 
+// "3000 operations and 125 MiB a second"; those in force.
+std::string limits_of(const Json& volume) {
+  const std::int64_t iops = volume["status"]["iops"].integer(), bytes = volume["status"]["throughputBytes"].integer();
+  if (iops == 0 && bytes == 0) return "no limits";
+  return fmt::format("{}{}{} a second", iops > 0 ? fmt::format("{} operations", iops) : "", iops > 0 && bytes > 0 ? " and " : "", bytes > 0 ? print(Bytes{bytes}) : "");
+}
+
 Result<int> create(Context& context, const Options& options) {
   if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
   if (!api::is_volume_name(options.name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and - are expected", options.name));
   if (!options.from_volume.empty() && !options.from_snapshot.empty()) return fail(Code::Invalid, "one of --from-volume and --from-snapshot");
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
-  api::VolumeSpec spec{.pool = options.pool, .klass = options.klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot};
+  const auto iops = api::parse_iops(options.iops.empty() ? Json() : Json(options.iops)), throughput = api::parse_throughput(options.throughput.empty() ? Json() : Json(options.throughput));
+  if (!iops || !throughput) return fail(Code::Invalid, "--" + (iops ? throughput : iops).error().message);
+  const bool limited = *iops > 0 || *throughput > 0;
+  const std::string klass = !options.klass.empty() ? options.klass : limited ? api::kLocalManaged : api::kLocalFast;
+  if (!api::is_volume_class(klass)) return fail(Code::Invalid, fmt::format("--class {}: {} or {} is expected", klass, api::kLocalFast, api::kLocalManaged));
+  if (limited && klass == api::kLocalFast) return fail(Code::Invalid, fmt::format("--class {} limits nothing: --iops and --throughput are of class {}", klass, api::kLocalManaged));
+  api::VolumeSpec spec{.pool = options.pool, .klass = klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot, .iops = *iops, .throughput = *throughput};
   // A copy is in the pool of what it is of, and has its size unless told.
   if (const std::string& source = options.from_volume.empty() ? options.from_snapshot : options.from_volume; !source.empty()) {
     auto from = find(*session, options.from_volume.empty() ? api::kSnapshots : api::kVolumes, source);
@@ -232,13 +245,16 @@ Result<int> modify(Context& context, const Options& options) {
   if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
-  if (!options.iops.empty() || !options.throughput.empty()) {
-    auto volume = find(*session, api::kVolumes, options.name);
-    if (!volume) return std::unexpected(std::move(volume.error()));
-    return fail(Code::Unsupported, fmt::format("{} is of class {}, which limits nothing", options.name, (*volume)["spec"]["class"].string_or(api::kLocalFast)));
-  }
-  if (options.tags.empty()) return fail(Code::Invalid, "nothing to change: --tag KEY=VALUE, --tag KEY- takes one away");
+  const bool limits = !options.iops.empty() || !options.throughput.empty();
+  const auto iops = api::parse_iops(options.iops.empty() ? Json() : Json(options.iops)), throughput = api::parse_throughput(options.throughput.empty() ? Json() : Json(options.throughput));
+  if (!iops || !throughput) return fail(Code::Invalid, "--" + (iops ? throughput : iops).error().message);
+  if (options.tags.empty() && !limits) return fail(Code::Invalid, "nothing to change: --iops, --throughput, --tag KEY=VALUE, --tag KEY- takes one away");
+  const auto began = context.clock.monotonic();
   auto changed = change(*session, options.name, options, [&](Json& volume) -> Result<void> {
+    if (limits && volume["spec"]["class"].string_or(api::kLocalFast) == api::kLocalFast)
+      return fail(Code::Unsupported, fmt::format("{} is of class {}, which limits nothing: `fairlead volume create NAME --from-volume {} --iops N` makes a copy that is held to limits", options.name, api::kLocalFast, options.name));
+    if (!options.iops.empty()) volume.child("spec").set("iops", *iops);
+    if (!options.throughput.empty()) volume.child("spec").set("throughput", api::print_volume_size(*throughput));
     for (const std::string& tag : options.tags) {
       const std::size_t at = tag.find('=');
       if (at == std::string::npos && tag.size() > 1 && tag.ends_with('-')) volume.child("spec").child("tags").erase(tag.substr(0, tag.size() - 1));
@@ -248,6 +264,11 @@ Result<int> modify(Context& context, const Options& options) {
     return {};
   });
   if (!changed) return std::unexpected(std::move(changed.error()));
+  if (limits && !options.dry_run) {
+    auto now = await(context, *session, api::kVolumes, options.name, options, [](const Json& volume) { return api::limits_in_force(volume); });
+    if (!now) return std::unexpected(std::move(now.error()));
+    return print_object(context, *now, fmt::format("volume {}: {} ({})", options.name, limits_of(*now), took(std::chrono::duration<double>(context.clock.monotonic() - began).count()))), 0;
+  }
   return print_object(context, *changed, fmt::format("volume {} {}", options.name, options.dry_run ? "would be changed (dry run)" : "changed")), 0;
 }
 
@@ -406,7 +427,9 @@ void add_volume(CLI::App& app, Context& context) {
             one.add_option("name", options.name, "of the volume")->required();
             one.add_option("--size", options.size, "1Gi to 64Ti; that of what it is made of, if there is such");
             one.add_option("--pool", options.pool, "see `fairlead volume pools`");
-            one.add_option("--class", options.klass, "what it is made by")->capture_default_str();
+            one.add_option("--class", options.klass, "local-fast (default), or local-managed: held to --iops and --throughput by a process of its own");
+            one.add_option("--iops", options.iops, "operations of up to 256 KiB a second, 100 at least; makes it local-managed");
+            one.add_option("--throughput", options.throughput, "MiB a second, or with its unit (1Gi); makes it local-managed");
             one.add_option("--from-snapshot", options.from_snapshot, "begin with what this snapshot holds")->type_name("NAME");
             one.add_option("--from-volume", options.from_volume, "begin with what this volume holds now")->type_name("NAME");
             one.add_option("--tag", options.tags, "KEY=VALUE");
@@ -437,12 +460,12 @@ void add_volume(CLI::App& app, Context& context) {
             waits(one, options);
           },
           grow);
-  command("modify", "Change a volume's tags", {{"fairlead volume modify data --tag owner=team-a", ""}},
+  command("modify", "Change a volume's limits and tags, while it is used", {{"fairlead volume modify data --iops 3000 --throughput 125", ""}, {"fairlead volume modify data --tag owner=team-a", ""}},
           [](CLI::App& one, Options& options) {
             one.add_option("volume", options.name, "which")->required();
             one.add_option("--tag", options.tags, "KEY=VALUE, or KEY- to take it away");
-            one.add_option("--iops", options.iops, "operations a second, where its class limits them");
-            one.add_option("--throughput", options.throughput, "MiB a second, where its class limits them");
+            one.add_option("--iops", options.iops, "operations a second, of class local-managed; 0: no limit");
+            one.add_option("--throughput", options.throughput, "MiB a second, or with its unit (1Gi), of class local-managed; 0: no limit");
             one.add_flag("--dry-run", options.dry_run, "change nothing");
           },
           modify);

@@ -150,8 +150,8 @@ Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest
   if (auto status = check_capabilities(request->volume_capabilities()); !status.ok()) return status;
   Parameters parameters;
   if (auto status = read_parameters(request->parameters(), parameters); !status.ok()) return status;
-  if (auto status = read_mutable(request->mutable_parameters(), parameters.tags); !status.ok()) return status;
-  api::VolumeSpec spec{.pool = parameters.pool, .klass = parameters.klass, .size = 0, .from_volume = {}, .from_snapshot = {}};
+  if (auto status = read_mutable(request->mutable_parameters(), parameters); !status.ok()) return status;
+  api::VolumeSpec spec{.pool = parameters.pool, .klass = parameters.klass, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = parameters.iops.value_or(0), .throughput = parameters.throughput.value_or(0)};
   std::int64_t least = 0;
   std::string source_pool;
   if (request->has_volume_content_source()) {
@@ -308,7 +308,7 @@ Status ControllerService::ValidateVolumeCapabilities(Context*, const wire::Valid
   Json volume;
   if (auto status = find(api::kVolumes, request->volume_id(), volume); !status.ok()) return status;
   Parameters parameters;
-  for (const Status& status : {check_capabilities(request->volume_capabilities()), read_parameters(request->parameters(), parameters), read_mutable(request->mutable_parameters(), parameters.tags)})
+  for (const Status& status : {check_capabilities(request->volume_capabilities()), read_parameters(request->parameters(), parameters), read_mutable(request->mutable_parameters(), parameters)})
     if (!status.ok()) return response->set_message(status.error_message()), Status::OK;
   *response->mutable_confirmed()->mutable_volume_capabilities() = request->volume_capabilities();
   *response->mutable_confirmed()->mutable_volume_context() = request->volume_context();
@@ -494,16 +494,22 @@ Status ControllerService::ControllerGetVolume(Context*, const wire::ControllerGe
 Status ControllerService::ControllerModifyVolume(Context*, const wire::ControllerModifyVolumeRequest* request, wire::ControllerModifyVolumeResponse*) {
   if (request->volume_id().empty()) return invalid("volume_id: it is missing");
   if (request->mutable_parameters().empty()) return invalid("mutable_parameters: they are missing");
-  std::map<std::string, std::string> tags;
+  Parameters wanted;
   Json volume;
   if (auto status = find(api::kVolumes, request->volume_id(), volume); !status.ok()) return status;
-  if (auto status = read_mutable(request->mutable_parameters(), tags); !status.ok()) return status;
+  wanted.klass = volume["spec"]["class"].string_or(api::kLocalFast);
+  if (auto status = read_mutable(request->mutable_parameters(), wanted); !status.ok()) return status;
   const auto turn = busy_.take(request->volume_id());
   if (!turn) return busy(request->volume_id());
-  return change(request->volume_id(), [&](Json& object) -> Status {
-    for (const auto& [key, value] : tags) object.child("spec").child("tags").set(key, value);
+  auto status = change(request->volume_id(), [&](Json& object) -> Status {
+    if (wanted.iops) object.child("spec").set("iops", *wanted.iops);
+    if (wanted.throughput) object.child("spec").set("throughput", api::print_volume_size(*wanted.throughput));
+    for (const auto& [key, value] : wanted.tags) object.child("spec").child("tags").set(key, value);
     return Status::OK;
   }, volume);
+  if (!status.ok() || (!wanted.iops && !wanted.throughput)) return status;
+  Json now;
+  return await(api::kVolumes, request->volume_id(), api::limits_in_force, false, now);
 }
 
 kube::Access controller_access() {

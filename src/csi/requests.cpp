@@ -84,30 +84,52 @@ Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::in
   return Status::OK;
 }
 
+namespace {
+// Is it one of the limits? Then it is read into `out`.
+bool read_limit(const std::string& key, const std::string& value, Parameters& out, std::string& wrong) {
+  if (key != "iops" && key != "throughput") return false;
+  auto read = key == "iops" ? api::parse_iops(kube::Json(value)) : api::parse_throughput(kube::Json(value));
+  if (read) (key == "iops" ? out.iops : out.throughput) = *read;
+  else wrong = read.error().message;
+  return true;
+}
+Status limits_fit(const Parameters& of, std::string_view where) {
+  if (of.klass == api::kLocalFast && (of.iops.value_or(0) > 0 || of.throughput.value_or(0) > 0)) return invalid(fmt::format("{}: class {} limits nothing: iops and throughput are of class {}", where, api::kLocalFast, api::kLocalManaged));
+  return Status::OK;
+}
+}  // namespace
+
 Status read_parameters(const Map& parameters, Parameters& out) {
+  std::string wrong;
   for (const auto& [key, value] : parameters) {
     if (key == "class") out.klass = value;
     else if (key == "pool") out.pool = value;
+    else if (read_limit(key, value, out, wrong)) {}
     // What the provisioner tells of the claim (--extra-create-metadata) is good to know where the volume is looked at.
     else if (key.starts_with("csi.storage.k8s.io/")) {
       if (const std::string name = key.substr(19); name == "pvc/name" || name == "pvc/namespace" || name == "pv/name") out.tags[name] = value.substr(0, 256);
-    } else return invalid(fmt::format("parameters: there is no \"{}\"; class and pool are what there is", key.substr(0, 60)));
+    } else return invalid(fmt::format("parameters: there is no \"{}\"; class, pool, iops and throughput are what there is", key.substr(0, 60)));
   }
-  if (out.klass != api::kLocalFast) return invalid(fmt::format("parameters: there is no class \"{}\"; {} is what there is", out.klass.substr(0, 40), api::kLocalFast));
+  if (!api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} and {} are what there is", out.klass.substr(0, 40), api::kLocalFast, api::kLocalManaged));
+  if (!wrong.empty()) return invalid("parameters: " + wrong);
+  if (auto status = limits_fit(out, "parameters"); !status.ok()) return status;
   if (!out.pool.empty() && !api::is_volume_name(out.pool)) return invalid("parameters: pool: the name of a pool is expected");
   return Status::OK;
 }
 
-Status read_mutable(const Map& parameters, std::map<std::string, std::string>& tags) {
+Status read_mutable(const Map& parameters, Parameters& out) {
+  std::map<std::string, std::string>& tags = out.tags;
+  std::string wrong;
   for (const auto& [key, value] : parameters) {
-    if (key == "iops" || key == "throughput") return invalid(fmt::format("mutable_parameters: {}: class {} limits nothing", key, api::kLocalFast));
+    if (read_limit(key, value, out, wrong)) continue;
     const std::size_t at = value.find('=');
-    if (!key.starts_with("tagSpecification_")) return invalid(fmt::format("mutable_parameters: there is no \"{}\"; tagSpecification_N (KEY=VALUE) is what there is", key.substr(0, 60)));
+    if (!key.starts_with("tagSpecification_")) return invalid(fmt::format("mutable_parameters: there is no \"{}\"; iops, throughput and tagSpecification_N (KEY=VALUE) are what there is", key.substr(0, 60)));
     if (at == std::string::npos || at == 0 || value.size() - at > 257) return invalid(fmt::format("mutable_parameters: {}: KEY=VALUE is expected", key));
     tags[value.substr(0, at)] = value.substr(at + 1);
   }
   if (tags.size() > 40) return invalid("mutable_parameters: 40 tags at most");
-  return Status::OK;
+  if (!wrong.empty()) return invalid("mutable_parameters: " + wrong);
+  return limits_fit(out, "mutable_parameters");
 }
 
 Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed) {

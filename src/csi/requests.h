@@ -44,11 +44,13 @@ Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::in
 struct Parameters {
   std::string klass = api::kLocalFast, pool;
   std::map<std::string, std::string> tags;
+  std::optional<std::int64_t> iops, throughput;  // of class local-managed; throughput: bytes a second
 };
 using Map = google::protobuf::Map<std::string, std::string>;
 Status read_parameters(const Map& parameters, Parameters& out);
 // Tags by `tagSpecification_N`: "KEY=VALUE", as the EBS driver takes them; iops and throughput where a class limits them.
-Status read_mutable(const Map& parameters, std::map<std::string, std::string>& tags);
+// of `out.klass`; what is not named stays as it is in `out`.
+Status read_mutable(const Map& parameters, Parameters& out);
 
 // Pools that a requirement allows, most wanted first. Empty: any. Segments of others are nobody's business here.
 Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed);

@@ -47,15 +47,16 @@ class Ec2 {
     if (auto done = call_.allow("ec2:CreateVolume", arn("volume", "*"), asked_for); !done) return std::unexpected(done.error());
     if (auto done = allow_tags("CreateVolume", arn("volume", "*"), *tags); !done) return std::unexpected(done.error());
     const std::string zone = text("AvailabilityZone"), snapshot = text("SnapshotId"), type = text("VolumeType").empty() ? "gp3" : text("VolumeType"), token = text("ClientToken");
-    for (const char* const limit : {"Iops", "Throughput"})
-      if (!text(limit).empty()) return refuse("InvalidParameterCombination", fmt::format("{}: volumes of class {} have no limits", limit, api::kLocalFast));
+    const auto limits = read_limits();
+    if (!limits) return std::unexpected(limits.error());
     for (const char* const not_yet : {"Encrypted", "MultiAttachEnabled"})
       if (text(not_yet) == "true") return refuse("UnsupportedOperation", fmt::format("{}: volumes of class {} are not", not_yet, api::kLocalFast));
     if (!text("KmsKeyId").empty()) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: volumes of class {} are not encrypted", api::kLocalFast));
     if (std::find(types.begin(), types.end(), type) == types.end()) return refuse("UnknownVolumeType", fmt::format("Unknown volume type '{}'", cut(type, 40)));
     if (zone.empty()) return refuse("MissingParameter", "AvailabilityZone: the name of a pool is expected (DescribeAvailabilityZones)");
     if (text("Size").empty() && snapshot.empty()) return refuse("MissingParameter", "Size or SnapshotId is expected");
-    api::VolumeSpec spec{.pool = zone, .klass = api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}};
+    // Whose limits are named is held to them.
+    api::VolumeSpec spec{.pool = zone, .klass = limits->iops || limits->throughput ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0)};
     if (!snapshot.empty()) {
       const auto from = one_by_id(api::kSnapshots, "snap-", snapshot);
       // Before anything is told of it.
@@ -116,23 +117,44 @@ class Ec2 {
     return page(*volumes, "volumeSet", [&](const Json& one) { return volume_xml(one, attachments->items, instances->items); });
   }
 
+  struct Limits { std::optional<std::int64_t> iops, throughput; };
+  Answer<Limits> read_limits() const {
+    Limits out;
+    for (const auto& [name, into] : {std::pair("Iops", &out.iops), {"Throughput", &out.throughput}}) {
+      if (text(name).empty()) continue;
+      auto read = into == &out.iops ? api::parse_iops(Json(text(name))) : api::parse_throughput(Json(text(name)));
+      if (!read) return refuse("InvalidParameterValue", fmt::format("{}: {}", name, read.error().message));
+      *into = *read;
+    }
+    return out;
+  }
+
   Answer<std::string> modify_volume() {
     const auto volume = one_by_id(api::kVolumes, "vol-", text("VolumeId"));
     if (auto done = allow("ec2:ModifyVolume", arn("volume", text("VolumeId")), {}, volume ? &*volume : nullptr); !done) return std::unexpected(done.error());
     if (!volume) return std::unexpected(volume.error());
-    for (const char* const limit : {"Iops", "Throughput"})
-      if (!text(limit).empty()) return refuse("InvalidParameterCombination", fmt::format("{}: volumes of class {} have no limits", limit, api::kLocalFast));
+    const auto limits = read_limits();
+    if (!limits) return std::unexpected(limits.error());
     if (const std::string type = text("VolumeType"); !type.empty() && type != type_of(*volume)) return refuse("UnsupportedOperation", "VolumeType: a volume stays in its class");
-    if (text("Size").empty()) return refuse("MissingParameter", "Size: what is to be changed is expected");
-    const auto size = read_size("Size");
-    if (!size) return std::unexpected(size.error());
+    const bool limited = limits->iops || limits->throughput;
+    if (text("Size").empty() && !limited) return refuse("MissingParameter", "Size, Iops or Throughput: what is to be changed is expected");
+    if (limited && (*volume)["spec"]["class"].string_or(api::kLocalFast) == api::kLocalFast) return refuse("InvalidParameterCombination", fmt::format("volumes of class {} have no limits: make a copy with them from a snapshot", api::kLocalFast));
+    std::optional<std::int64_t> size;
+    if (!text("Size").empty()) {
+      const auto read = read_size("Size");
+      if (!read) return std::unexpected(read.error());
+      size = *read;
+    }
     if (text("DryRun") == "true") return dry_run();
     Json now = *volume;
     for (int attempt = 0;; ++attempt) {
       const auto before = api::parse_volume_size(now["spec"]["size"]);
-      if (before && *size < *before) return wrong("New size cannot be smaller than existing size");
-      if (before && *size == *before) break;
-      now.child("spec").set("size", api::print_volume_size(*size));
+      if (size && before && *size < *before) return wrong("New size cannot be smaller than existing size");
+      const Json spec = now["spec"];
+      if (size && (!before || *size != *before)) now.child("spec").set("size", api::print_volume_size(*size));
+      if (limits->iops) now.child("spec").set("iops", *limits->iops);
+      if (limits->throughput) now.child("spec").set("throughput", api::print_volume_size(*limits->throughput));
+      if (now["spec"] == spec) break;
       auto done = sources_.api.update(api::kVolumes, now);
       if (done) {
         now = std::move(*done);
@@ -408,7 +430,7 @@ class Ec2 {
                   element("status", kube::deleting(one) ? "detaching" : one["status"]["phase"].string() == "Attached" ? "attached" : "attaching") + element("attachTime", one["metadata"]["creationTimestamp"].string()) + element("deleteOnTermination", "false") + "</item>";
     }
     return element("volumeId", id) + element("size", gib_of(size_of(volume))) + element("snapshotId", source_snapshot(volume)) + element("availabilityZone", volume["spec"]["pool"].string()) + element("status", volume_status(volume)) +
-           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + element("volumeType", type_of(volume)) + element("encrypted", "false") + element("multiAttachEnabled", "false");
+           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", "false") + element("multiAttachEnabled", "false");
   }
   std::string snapshot_xml(const Json& one) const {
     const std::string status = snapshot_status(one);
@@ -416,12 +438,17 @@ class Ec2 {
            element("progress", status == "completed" ? "100%" : "0%") + element("ownerId", call_.site.account) + element("volumeSize", gib_of(one["status"]["sizeBytes"].integer())) + element("description", one["metadata"]["annotations"][description_note].string()) + element("encrypted", "false") + tags_xml(one) +
            element("storageTier", "standard");
   }
+  // Throughput in MiB a second.
+  static std::string limits_xml(const Json& volume, const char* iops_name, const char* throughput_name) {
+    const auto iops = api::parse_iops(volume["spec"]["iops"]), throughput = api::parse_throughput(volume["spec"]["throughput"]);
+    return (iops && *iops > 0 ? element(iops_name, std::to_string(*iops)) : "") + (throughput && *throughput > 0 ? element(throughput_name, std::to_string(*throughput >> 20)) : "");
+  }
   std::string modification_xml(const Json& volume) const {
     const auto target = api::parse_volume_size(volume["spec"]["size"]);
     const std::int64_t now = size_of(volume), wanted = target ? *target : now;
-    const bool done = now >= wanted;
+    const bool done = now >= wanted && api::limits_in_force(volume);
     return element("volumeId", api::ec2_id(kube::name_of(volume), "vol-")) + element("modificationState", done ? "completed" : "modifying") + element("statusMessage", volume["status"]["message"].string()) + element("targetSize", gib_of(wanted)) + element("originalSize", gib_of(now)) +
-           element("targetVolumeType", type_of(volume)) + element("originalVolumeType", type_of(volume)) + element("progress", done ? "100" : "0") + element("startTime", print_time(std::chrono::floor<std::chrono::seconds>(call_.now)));
+           limits_xml(volume, "targetIops", "targetThroughput") + element("targetVolumeType", type_of(volume)) + element("originalVolumeType", type_of(volume)) + element("progress", done ? "100" : "0") + element("startTime", print_time(std::chrono::floor<std::chrono::seconds>(call_.now)));
   }
 
   const http::Query& form_;

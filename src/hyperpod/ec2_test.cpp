@@ -17,7 +17,7 @@ using Form = std::vector<std::pair<std::string, std::string>>;
 struct Ec2Face : testing::Test {
   TestSite site;
   Credentials ada = site.user("ada", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}})"});
-  void SetUp() override { ASSERT_TRUE(site.api.create(api::kVolumePools, Json::object({{"metadata", Json::object({{"name", "here"}})}, {"status", Json::object({{"limit", "100Gi"}, {"promised", "0"}, {"heard", print_time(site.clock.now())}})}}))); }
+  void SetUp() override { ASSERT_TRUE(site.api.create(api::kVolumePools, Json::object({{"metadata", Json::object({{"name", "here"}})}, {"status", Json::object({{"limit", "100Gi"}, {"promised", "0"}, {"classes", Json::array({Json(api::kLocalFast), Json(api::kLocalManaged)})}, {"heard", print_time(site.clock.now())}})}}))); }
   TestSite::Said say(const char* action, Form form, const Credentials* who = nullptr) {
     form.insert(form.begin(), {"Action", action});
     return site.query(who != nullptr ? *who : ada, "ec2", "2016-11-15", form);
@@ -29,7 +29,7 @@ struct Ec2Face : testing::Test {
   // What the pool's daemon does.
   void world() {
     for (auto [key, volume] : std::map(site.api.all("volumes"))) {
-      volume.set("status", Json::object({{"phase", "Available"}, {"sizeBytes", api::parse_volume_size(volume["spec"]["size"]).value()}}));
+      volume.set("status", Json::object({{"phase", "Available"}, {"sizeBytes", api::parse_volume_size(volume["spec"]["size"]).value()}, {"iops", api::parse_iops(volume["spec"]["iops"]).value()}, {"throughputBytes", api::parse_throughput(volume["spec"]["throughput"]).value()}}));
       ASSERT_TRUE(site.api.put(api::kVolumes, volume));
     }
     for (auto [key, snapshot] : std::map(site.api.all("snapshots"))) {
@@ -86,6 +86,23 @@ TEST_F(Ec2Face, GrowsAndTellsWhen) {
   EXPECT_THAT(say("ModifyVolume", {{"VolumeId", id}, {"Iops", "4000"}}).body, HasSubstr("have no limits"));
 }
 
+TEST_F(Ec2Face, LimitsAreThoseOfAVolumeThatIsHeldToThem) {
+  const auto made = say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Iops", "4000"}, {"Throughput", "250"}});
+  const std::string id = inside(made.body, "volumeId");
+  EXPECT_EQ(inside(made.body, "iops"), "4000") << made.body;
+  EXPECT_EQ(inside(made.body, "throughput"), "250");
+  EXPECT_EQ(site.api.get(api::kVolumes, {"", id}).value()["spec"]["class"].string(), api::kLocalManaged);
+  world();
+  const auto said = say("ModifyVolume", {{"VolumeId", id}, {"Iops", "8000"}, {"Size", "3"}});
+  EXPECT_EQ(inside(said.body, "modificationState"), "modifying") << said.body;
+  EXPECT_EQ(inside(said.body, "targetIops"), "8000");
+  EXPECT_EQ(inside(said.body, "targetThroughput"), "250");
+  EXPECT_EQ(inside(said.body, "targetSize"), "3");
+  world();
+  EXPECT_EQ(inside(say("DescribeVolumesModifications", {{"VolumeId.1", id}}).body, "modificationState"), "completed");
+  EXPECT_EQ(inside(say("ModifyVolume", {{"VolumeId", id}, {"Throughput", "fast"}}).body, "Code"), "InvalidParameterValue");
+}
+
 TEST_F(Ec2Face, WhoHoldsAVolumeIsTold) {
   const std::string id = inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}}).body, "volumeId");
   world();
@@ -110,7 +127,7 @@ TEST_F(Ec2Face, WhatCannotBeIsRefusedInItsWords) {
   for (const char* size : {"0", "-1", "x", "99999999999999999999", "65537"}) EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", size}}), "InvalidParameterValue") << size;
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Encrypted", "true"}}), "UnsupportedOperation");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"VolumeType", "gold"}}), "UnknownVolumeType");
-  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Iops", "5"}}), "InvalidParameterCombination");
+  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Iops", "5"}}), "InvalidParameterValue");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"DryRun", "true"}}), "DryRunOperation");
   EXPECT_EQ(code("DescribeVolumes", {{"VolumeId.1", "vol-00000000"}}), "InvalidVolume.NotFound");
   EXPECT_EQ(code("DeleteVolume", {}), "MissingParameter");

@@ -41,6 +41,7 @@ class Journal {
   static Result<std::unique_ptr<Journal>> open(std::unique_ptr<JournalFile> file, std::vector<kube::Json>& records);
   // Durable when it returns. After an error nothing more is written: what is on disk is not known. Unavailable.
   Result<void> append(const kube::Json& record);
+  bool broken() const { return broken_; }  // a write failed: what is on disk is not known until it is opened anew
   Result<void> replace(const std::vector<kube::Json>& records);  // what `records` of the next open() are
   std::size_t size() const { return size_; }
 

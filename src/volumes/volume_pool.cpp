@@ -258,6 +258,10 @@ Result<VolumePool::Space> VolumePool::space() {
   const std::lock_guard lock(mutex_);
   return Space{.size = room->size, .free = room->free, .limit = *most, .promised = ledger_.promised()};
 }
+Result<void> VolumePool::usable() const {
+  const std::lock_guard lock(mutex_);
+  return journal_->broken() ? Result<void>(fail(Code::Unavailable, "the pool's journal could not be written: its daemon has to begin anew")) : Result<void>();
+}
 std::size_t VolumePool::under_way() const {
   const std::lock_guard lock(mutex_);
   return ledger_.under_way().size();

@@ -47,6 +47,8 @@ class VolumePool {
   Result<Space> space();
   const std::string& id() const { return ledger_.pool(); }
   std::size_t under_way() const;
+  // Unavailable: the journal could not be written once. What is known here may be less than what is on disk: nothing is to be decided on it, and a new one has to be opened.
+  Result<void> usable() const;
 
  private:
   VolumePool(Pool& pool, std::string id) : pool_(pool), ledger_(std::move(id)) {}

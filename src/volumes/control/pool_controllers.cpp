@@ -88,17 +88,20 @@ class VolumeController final : public Base {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = cached(api::kVolumes, key.name);
     if (!object || !is_ours(*object)) return kube::Next{};
+    if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const auto spec = api::read_volume(*object);
     const std::string source = !spec ? "" : spec->from_volume.empty() ? spec->from_snapshot : spec->from_volume;
     Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source)};
     const Task task = decide_volume(*object, known);
     const std::string& uid = kube::uid_of(*object);
+    bool runs_again = false;
     Result<void> done;
     switch (task.what) {
       case Do::AddFinalizer: return finalizer(*object, true);
       case Do::DropFinalizer: return finalizer(*object, false);
       case Do::Adopt: done = site_.pool.give(key.name, uid); break;
-      case Do::Make: done = site_.pool.create(key.name, task.size, task.source, uid); break;
+      case Do::Make: done = site_.pool.create(key.name, task.size, task.source, uid, task.managed); break;
+      case Do::Limit: done = site_.pool.set_limits(key.name, task.managed.value_or(Limits())); break;
       case Do::Grow: done = site_.pool.grow(key.name, task.size); break;
       case Do::Remove:
         done = site_.pool.remove(key.name, uid);
@@ -108,7 +111,7 @@ class VolumeController final : public Base {
     }
     if (!done) {
       // A volume that could not be grown is as it was.
-      const bool there = task.what == Do::Grow && known.entry && !passes(done.error().code);
+      const bool there = (task.what == Do::Grow || task.what == Do::Limit) && known.entry && !passes(done.error().code);
       if (!there) return failed(*object, task, std::move(done.error()));
       if (auto told = tell(*object, full(*object, known.entry->node.empty() ? "Available" : "InUse", done.error().message)); !told) return std::unexpected(std::move(told.error()));
       return kube::Next{kWaits};
@@ -120,10 +123,12 @@ class VolumeController final : public Base {
       }
     } else {
       known.entry = site_.pool.entry(key.name);
-      log_info("volume", {{"name", key.name}, {"done", task.phase.empty() ? "Adopted" : task.phase}});
+      log_info("volume", {{"name", key.name}, {"done", task.what == Do::Limit ? "Limited" : task.phase.empty() ? "Adopted" : task.phase}});
+      if (task.what == Do::Limit) runs_again = true;  // it may have to grow, too
     }
     const bool used = known.entry && !known.entry->node.empty();
     if (auto told = tell(*object, full(*object, used ? "InUse" : "Available", task.message)); !told) return std::unexpected(std::move(told.error()));
+    if (runs_again) return kube::Next{std::chrono::nanoseconds(0)};
     return kube::Next{used ? std::optional<std::chrono::nanoseconds>(kLooks) : std::nullopt};
   }
 
@@ -138,11 +143,15 @@ class VolumeController final : public Base {
     for (const auto& [field, value] : {std::pair("node", &entry->node), {"device", &entry->device}})
       if (value->empty()) out.erase(field);
       else out.set(field, *value);
+    for (const auto& [field, value] : {std::pair("iops", entry->limits.iops), {"throughputBytes", entry->limits.bytes_per_second}})
+      if (value == 0) out.erase(field);
+      else out.set(field, value);
     const auto seen = site_.pool.look(kube::name_of(object));
     if (!seen || !seen->volume) {
       out.set("message", seen ? "its file is not there" : seen.error().message);
       return out;
     }
+    if (entry->managed && !entry->node.empty() && message.empty() && (!seen->engine || seen->engine->failed)) out.set("message", fmt::format("its engine {}: who has it mounted gets errors until it is unmounted", seen->engine ? "could not write" : "has ended"));
     // Each look finds another number: what is told moves by a tenth.
     const auto moved = [&](const char* field, std::int64_t now) {
       const std::int64_t before = out[field].integer();
@@ -164,6 +173,7 @@ class SnapshotController final : public Base {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = cached(api::kSnapshots, key.name);
     if (!object || !is_ours(*object)) return kube::Next{};
+    if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const std::string volume = (*object)["spec"]["volume"].string();
     const Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = cached(api::kVolumes, volume), .source_entry = site_.pool.entry(volume)};
     const Task task = decide_snapshot(*object, known);
@@ -247,6 +257,7 @@ class AttachmentController final : public Base {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = cached(api::kAttachments, key.name);
     if (!object || !is_ours(*object)) return kube::Next{};
+    if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const std::string volume = (*object)["spec"]["volume"].string(), node = (*object)["spec"]["node"].string();
     const auto pool = cached(api::kVolumePools, site_.name);
     const auto nodes = nodes_of(*caches_, site_.name, pool ? (*pool)["spec"]["nodeSelector"].string() : site_.node_selector);
@@ -272,7 +283,8 @@ class AttachmentController final : public Base {
         status.set("poolID", site_.pool.id()).set("device", done->device).set("generation", done->generation);
         if (status != (*object)["status"]) log_info("volume attached", {{"name", volume}, {"node", node}, {"device", done->device}, {"generation", std::to_string(done->generation)}});
         if (auto told = tell(*object, std::move(status)); !told) return std::unexpected(std::move(told.error()));
-        return kube::Next{named.empty() ? std::chrono::nanoseconds(kLooks) : std::chrono::nanoseconds(kWaits)};
+        // What an engine shows ends with the engine, of which nobody hears.
+        return kube::Next{named.empty() && !(entry && entry->managed) ? std::chrono::nanoseconds(kLooks) : std::chrono::nanoseconds(kWaits)};
       }
       default: {
         if (auto told = tell(*object, status_of(*object, task.phase, task.message)); !told) return std::unexpected(std::move(told.error()));
@@ -318,7 +330,9 @@ class PoolController final : public Base {
       (entry.snapshot ? snapshots : volumes) += 1;
       if (!known.contains(entry.owner) && orphans.items().size() < 100) orphans.push(id);
     }
-    Json status = Json::object({{"id", site_.pool.id()}, {"size", mebibytes(space->size)}, {"free", mebibytes(space->free)}, {"promised", mebibytes(space->promised)}, {"limit", mebibytes(space->limit)}, {"classes", Json::array({Json(api::kLocalFast)})}, {"volumes", volumes}, {"snapshots", snapshots}});
+    Json classes = Json::array({Json(api::kLocalFast)});
+    if (site_.pool.has_engines()) classes.push(api::kLocalManaged);
+    Json status = Json::object({{"id", site_.pool.id()}, {"size", mebibytes(space->size)}, {"free", mebibytes(space->free)}, {"promised", mebibytes(space->promised)}, {"limit", mebibytes(space->limit)}, {"classes", std::move(classes)}, {"volumes", volumes}, {"snapshots", snapshots}});
     const auto nodes = nodes_of(*caches_, site_.name, (*object)["spec"]["nodeSelector"].string());
     Json list = Json::array();
     if (nodes)

@@ -198,6 +198,7 @@ TEST(PoolControllers, AnotherObjectOfTheNameHasNoneOfTheData) {
   site.settle();
   for (const auto& [plural, name] : {std::pair("snapshots", "s"), {"volumes", "copy"}}) EXPECT_THAT(site.message(plural, name), HasSubstr("not of the object of that name"));
   EXPECT_THAT(site.files.devices, testing::IsEmpty());
+  EXPECT_TRUE(site.files.engines.empty());
   // Deleting it deletes nothing of the other.
   for (const auto& [resource, name] : {std::pair(kAttachments, "a.here"), {kSnapshots, "s"}, {kVolumes, "copy"}, {kVolumes, "a"}}) ASSERT_TRUE(site.api.remove(resource, {"", name}));
   site.settle();
@@ -262,6 +263,36 @@ TEST(PoolControllers, SizesThatCannotBeLeaveTheVolumeAsItIs) {
   EXPECT_EQ(site.of("volumes", "a")["status"]["sizeBytes"].integer(), 3 * gib);
 }
 
+TEST(PoolControllers, LimitsFollowTheObjectWhileItIsAttached) {
+  Site site;
+  site.put(kVolumes, api::new_volume("a", {.pool = "here", .klass = api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}, .iops = 500}));
+  site.put(kAttachments, api::new_attachment("a", "here", "here", false));
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached") << site.message("attachments", "a.here");
+  EXPECT_EQ(site.files.engines.at("a").limits, (Limits{.iops = 500}));
+  EXPECT_EQ(site.of("volumes", "a")["status"]["iops"].integer(), 500);
+  EXPECT_THAT(kube::print_json(site.of("volumepools", "here")["status"]["classes"]), HasSubstr("local-managed"));
+  Json object = site.of("volumes", "a");
+  object.child("spec").set("iops", 0).set("throughput", "7Mi").set("size", "2Gi");
+  ASSERT_TRUE(site.api.update(kVolumes, object));
+  site.settle();
+  EXPECT_EQ(site.files.engines.at("a").limits, (Limits{.bytes_per_second = 7 << 20}));
+  EXPECT_EQ(site.files.engines.at("a").size, 2 * gib) << "limits and size at once";
+  EXPECT_TRUE(api::limits_in_force(site.of("volumes", "a")));
+  // Its engine ends: told while it is in use, made anew once it is not.
+  site.files.engines.erase("a");
+  for (auto& [name, device] : site.files.devices) device.second.used = true;
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attaching");
+  EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("has ended: unmount it"));
+  EXPECT_THAT(site.message("volumes", "a"), HasSubstr("its engine has ended"));
+  for (auto& [name, device] : site.files.devices) device.second.used = false;
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  EXPECT_EQ(site.message("volumes", "a"), "");
+  EXPECT_EQ(site.files.engines.at("a").limits, (Limits{.bytes_per_second = 7 << 20}));
+}
+
 // What each object's data was last, by its uid; the names are few, so that they come again.
 void live(std::uint64_t seed, int& deaths) {
   SCOPED_TRACE(seed);
@@ -290,8 +321,15 @@ void live(std::uint64_t seed, int& deaths) {
   for (int step = 0; step < 120; ++step) {
     mortal(rng.below(3) != 0);
     const std::string name(1, static_cast<char>('a' + rng.below(3)));
-    switch (rng.below(8)) {
-      case 0: (void)site.api.create(kVolumes, api::new_volume(name, {.pool = "here", .size = gib, .from_volume = {}, .from_snapshot = {}})); break;
+    switch (rng.below(9)) {
+      case 7:
+        if (Json object = site.of("volumes", name); object["spec"]["class"].string() == api::kLocalManaged) {
+          object.child("spec").set("iops", 100 * static_cast<std::int64_t>(rng.below(3)));
+          (void)site.api.update(kVolumes, object);
+        }
+        if (rng.below(3) == 0) site.files.engines.erase(name);
+        break;
+      case 0: (void)site.api.create(kVolumes, api::new_volume(name, {.pool = "here", .klass = rng.below(2) == 0 ? api::kLocalFast : api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}})); break;
       case 1: (void)site.api.create(kVolumes, api::new_volume(name, {.pool = "here", .size = 2 * gib, .from_volume = {}, .from_snapshot = "s" + std::string(1, static_cast<char>('a' + rng.below(3)))})); break;
       case 2: (void)site.api.create(kSnapshots, api::new_snapshot("s" + name, std::string(1, static_cast<char>('a' + rng.below(3))), "here")); break;
       case 3: (void)site.api.create(kAttachments, api::new_attachment(name, "here", "here", false)); break;
@@ -310,10 +348,10 @@ void live(std::uint64_t seed, int& deaths) {
         }
     }
     site.round();
-    if (site.mortal.died || site.pool->under_way() > 0 || rng.below(10) == 0) {
+    if (site.mortal.died || site.pool->under_way() > 0 || (!site.pool->usable() && rng.below(3) == 0) || rng.below(10) == 0) {
       ++deaths;
       mortal(false);
-      if (rng.below(4) == 0) site.files.devices.clear();  // the machine died with it
+      if (rng.below(4) == 0) site.files.devices.clear(), site.files.engines.clear();  // the machine died with it
       site.restart();
     }
     // What is ready holds what it holds from here on.

@@ -60,7 +60,15 @@ Task decide_volume(const Json& object, const Known& known) {
     const std::int64_t size = known.entry ? known.entry->size : spec->size;
     if (!source.empty() && !known.entry)
       if (auto why = no_source(known, spec->from_volume.empty(), source)) return tell("Failed", *why, true);
-    return act(Do::Make, "Creating", size, source);
+    Task out = act(Do::Make, "Creating", size, source);
+    if (known.entry ? known.entry->managed : spec->klass == api::kLocalManaged) out.managed = known.entry ? known.entry->limits : Limits{.iops = spec->iops, .bytes_per_second = spec->throughput};
+    return out;
+  }
+  if (known.entry->managed != (spec->klass == api::kLocalManaged)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
+  if (const Limits limits{.iops = spec->iops, .bytes_per_second = spec->throughput}; known.entry->managed && limits != known.entry->limits) {
+    Task out = act(Do::Limit, known.entry->node.empty() ? "Available" : "InUse");
+    out.managed = limits;
+    return out;
   }
   if (spec->size > known.entry->size) return act(Do::Grow, "Growing", spec->size);
   Task out = tell(known.entry->node.empty() ? "Available" : "InUse");

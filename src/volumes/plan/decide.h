@@ -12,11 +12,12 @@
 namespace fairlead::volumes {
 
 struct Task {
-  enum class Do { Nothing, AddFinalizer, DropFinalizer, Adopt, Make, Grow, Remove, Attach, Detach };
+  enum class Do { Nothing, AddFinalizer, DropFinalizer, Adopt, Make, Grow, Limit, Remove, Attach, Detach };
   Do what = Do::Nothing;
   std::int64_t size = 0;                // of Make and Grow
   std::string source;                   // of Make: an entry's id; empty: zeros
   std::int64_t generation = 0;          // of Detach
+  std::optional<Limits> managed{};      // of Make and Limit: of class local-managed
   std::string phase, message;           // of the status, where nothing is done; else while it is under way
   bool soon = false;                    // what is waited for comes without a change of the object: look again
   friend bool operator==(const Task&, const Task&) = default;
