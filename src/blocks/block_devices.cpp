@@ -65,6 +65,13 @@ Result<void> called(std::vector<std::string> argv) {
   return done->exit.code == 0 ? Result<void>() : Result<void>(fail(Code::Internal, fmt::format("{}: exit status {}: {}", name, done->exit.code, last_words(*done))));
 }
 
+// "ID.POOLID.disk": what an engine serves, whose mount may be gone with it.
+bool is_served(std::string_view name, const std::string& volume) {
+  if (constexpr std::string_view gone = " (deleted)"; name.ends_with(gone)) name.remove_suffix(gone.size());
+  constexpr std::string_view end = ".disk";
+  return name.starts_with(volume + ".") && name.ends_with(end) && name.size() == volume.size() + 1 + 36 + end.size();
+}
+
 // The pool's daemon gives its devices the volume's name; what losetup made has a path there.
 bool is_of_pool(const std::string& path, const std::string& volume) {
   const Fd loop(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -126,9 +133,9 @@ Result<Device> device_of(const std::string& volume) {
       if (!exists(folder + "/loop/backing_file")) continue;  // one that is free has none
       return std::unexpected(backing.error());
     }
-    const std::string file(trim(*backing));
-    if (file.substr(file.rfind('/') + 1) != volume + ".volume") continue;
-    if (!is_of_pool("/dev/" + name, volume)) continue;
+    // Its file, or what its engine serves.
+    const std::string file(trim(*backing)), base = file.substr(file.rfind('/') + 1);
+    if (!is_served(base, volume) && (base != volume + ".volume" || !is_of_pool("/dev/" + name, volume))) continue;
     if (out) return fail(Code::Conflict, fmt::format("{} and {} both show volume {}", out->path, "/dev/" + name, volume));
     const auto text = read_file(folder + "/dev", 64_KiB), ro = read_file(folder + "/ro", 64_KiB);
     const auto numbers = text ? parse_numbers(trim(*text)) : Result<std::pair<std::uint32_t, std::uint32_t>>(std::unexpected(text.error()));

@@ -18,7 +18,7 @@ struct Device {
   bool read_only = false;
   friend bool operator==(const Device&, const Device&) = default;
 };
-// The one device of this machine that shows the volume, by the name of the file behind it (ID.volume). NotFound: none does. Conflict: several do.
+// The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine). NotFound: none does. Conflict: several do.
 Result<Device> device_of(const std::string& volume);
 
 struct MountEntry {

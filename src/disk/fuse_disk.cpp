@@ -118,12 +118,16 @@ void fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t at, off_t size, f
   disk.limiter.admit(0);
   fuse_reply_err(request, disk.image.zero(at, size, (mode & FALLOC_FL_PUNCH_HOLE) != 0));
 }
+void seek(fuse_req_t request, fuse_ino_t, off_t at, int whence, fuse_file_info*) {
+  const std::int64_t found = of(request).image.seek(at, whence);
+  found < 0 ? fuse_reply_err(request, static_cast<int>(-found)) : fuse_reply_lseek(request, found);
+}
 void statfs(fuse_req_t request, fuse_ino_t) {
   const struct statvfs out{.f_bsize = Image::kSector, .f_frsize = Image::kSector, .f_namemax = 255};
   fuse_reply_statfs(request, &out);
 }
 
-const fuse_lowlevel_ops operations{.init = init, .lookup = lookup, .getattr = getattr, .open = open, .read = read, .write = write, .flush = done, .release = done, .fsync = sync, .statfs = statfs, .fallocate = fallocate};
+const fuse_lowlevel_ops operations{.init = init, .lookup = lookup, .getattr = getattr, .open = open, .read = read, .write = write, .flush = done, .release = done, .fsync = sync, .statfs = statfs, .fallocate = fallocate, .lseek = seek};
 
 // ---- the socket
 

@@ -59,6 +59,12 @@ int Image::write(const char* from, std::size_t size, std::int64_t at) {
   return 0;
 }
 
+std::int64_t Image::seek(std::int64_t at, int whence) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return -EINVAL;
+  const off_t found = ::lseek(fd_.get(), at, whence);
+  return found < 0 ? -errno : found;
+}
+
 int Image::zero(std::int64_t at, std::int64_t size, bool give_back) {
   if (read_only_) return EROFS;
   if (!whole(nullptr, static_cast<std::size_t>(size), at)) return EINVAL;

@@ -24,6 +24,7 @@ class Image {
   Result<std::int64_t> look_again();  // at the size, which others raise
   int read(char* into, std::size_t size, std::int64_t at);
   int write(const char* from, std::size_t size, std::int64_t at);
+  std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too
   // What was written before is durable. Once that has failed it fails for ever: the kernel may have dropped what it could not write, and says so once (fsync(2), "fsyncgate").
   int sync();

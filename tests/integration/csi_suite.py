@@ -9,7 +9,7 @@ each checked thing; exit status 1 if one failed. Ends its programs; the pool is 
 
   csi_suite.py --write FILE --told FILE      the writer that it starts: numbered records, each synced before its number is told
 """
-import argparse, fcntl, hashlib, json, os, random, re, shutil, signal, struct, subprocess, sys, threading, time, zlib
+import argparse, contextlib, fcntl, hashlib, json, mmap, os, random, re, shutil, signal, struct, subprocess, sys, threading, time, zlib
 
 GiB, MiB = 1 << 30, 1 << 20
 OK, INVALID, LATE, NOT_FOUND, EXISTS, EXHAUSTED, PRECONDITION, ABORTED, RANGE, INTERNAL, UNAVAILABLE = 0, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14
@@ -225,11 +225,13 @@ def block(mode="SINGLE_NODE_WRITER"):
 class Volume:
     """One volume of the driver, and where it is on this machine."""
 
-    def __init__(self, name, size=GiB, kind=None, source=None):
+    def __init__(self, name, size=GiB, kind=None, source=None, parameters=None):
         self.kind = kind or mount()
         request = {"name": name, "capacity_range": {"required_bytes": str(size)}, "volume_capabilities": [self.kind]}
         if source:
             request["volume_content_source"] = source
+        if parameters:
+            request["parameters"] = parameters
         self.id = does("CreateVolume", request)["volume"]["volume_id"]
         self.staging, self.target = f"{options.work}/staging/{self.id}", f"{options.work}/pods/{self.id}/volume"
 
@@ -354,6 +356,15 @@ def put(path, data):
         os.fsync(stream.fileno())
 
 
+@contextlib.contextmanager
+def open_folder(path):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def get(path):
     with open(path, "rb") as stream:
         return stream.read()
@@ -370,6 +381,26 @@ def loops():
             continue
         if file.startswith(pool + "/"):
             out.setdefault(os.path.basename(file).removesuffix(".volume"), []).append(size)
+        # What an engine serves: ID.POOLID.disk
+        elif file.endswith(f".{pool_id()}.disk"):
+            out.setdefault(os.path.basename(file).removesuffix(f".{pool_id()}.disk"), []).append(size)
+    return out
+
+
+def pool_id():
+    return get(f"{pool}/pool.id").decode().strip()
+
+
+def engines():
+    """Processes that serve a volume of our pool: {ID: pid}."""
+    out = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = get(f"/proc/{pid}/cmdline").decode().split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("fairlead-disk") and f"{pool}/" in " ".join(words):
+            out[os.path.basename(words[words.index("--file") + 1]).removesuffix(".volume")] = int(pid)
     return out
 
 
@@ -396,7 +427,7 @@ def the_pool():
 
 
 def nothing_left(what):
-    return check(what, "no objects, files, devices or mounts", {"objects": names("volumes") + names("snapshots") + names("attachments"), "files": pool_files(), "devices": loops(), "mounts": mounted()},
+    return check(what, "no objects, files, devices or mounts", {"objects": names("volumes") + names("snapshots") + names("attachments"), "files": pool_files(), "devices": loops(), "mounts": mounted(), "engines": engines()},
                  lambda got: not any(got.values()))
 
 
@@ -894,7 +925,7 @@ def requests():
     for method, field in (("CreateVolume", "parameters"), ("CreateSnapshot", "parameters"), ("CreateVolume", "mutable_parameters"), ("ControllerModifyVolume", "mutable_parameters")):
         base = {"CreateVolume": create, "CreateSnapshot": {"name": "then", "source_volume_id": volume.id}, "ControllerModifyVolume": volume.asks()}[method]
         refuses(f"{method}: {field} of which nobody has heard", INVALID, method, {**base, field: {"speed": "warp"}})
-    for what, field, value in (("another class", "parameters", {"class": "gp3"}), ("a pool that is no name", "parameters", {"pool": "../here"}), ("iops, where nothing is limited", "mutable_parameters", {"iops": "3000"}), ("a tag without a value's sign", "mutable_parameters", {"tagSpecification_1": "owner"})):
+    for what, field, value in (("another class", "parameters", {"class": "gp3"}), ("a pool that is no name", "parameters", {"pool": "../here"}), ("iops, where nothing is limited", "mutable_parameters", {"iops": "3000"}), ("iops of a class that limits nothing", "parameters", {"iops": "3000"}), ("a tag without a value's sign", "mutable_parameters", {"tagSpecification_1": "owner"})):
         refuses(f"CreateVolume: {what}", INVALID, "CreateVolume", {**create, field: value})
     refuses("CreateVolume: a pool that is not there", (EXHAUSTED, NOT_FOUND, INVALID), "CreateVolume", {**create, "parameters": {"pool": "nowhere"}})
     refuses("CreateVolume: where no pool is", EXHAUSTED, "CreateVolume", {**create, "accessibility_requirements": {"requisite": [{"segments": {"topology.fairlead.dev/pool": "nowhere"}}]}})
@@ -972,12 +1003,106 @@ def at_once():
     nothing_left("nothing is left of them")
 
 
+class Load:
+    """Reads of 4 KiB at random places of a device, by many at once, past every cache."""
+
+    def __init__(self, device, size):
+        self.device, self.size, self.done, self.errors, self.going = device, size, 0, [], True
+        self.threads = [threading.Thread(target=self.go, args=(one,)) for one in range(8)]
+        for one in self.threads:
+            one.start()
+
+    def go(self, seed):
+        rng, room = random.Random(seed), mmap.mmap(-1, 4096)
+        fd = os.open(self.device, os.O_RDONLY | os.O_DIRECT)
+        try:
+            while self.going:
+                os.preadv(fd, [room], rng.randrange(self.size // 4096) * 4096)
+                self.done += 1
+        except OSError as error:
+            self.errors.append(repr(error))
+        finally:
+            os.close(fd)
+
+    def rate(self, seconds):
+        done, began = self.done, time.monotonic()
+        time.sleep(seconds)
+        return (self.done - done) / (time.monotonic() - began)
+
+    def stop(self):
+        self.going = False
+        for one in self.threads:
+            one.join()
+
+
+@part
+def limits():
+    """Volumes that are held to limits, by an engine of their own."""
+    plain = Volume("plain")
+    refuses("iops of a class that limits nothing", INVALID, "ControllerModifyVolume", plain.asks(mutable_parameters={"iops": "3000"}))
+    plain.delete()
+    for what, parameters in (("too few operations", {"iops": "99"}), ("no number", {"iops": "many"}), ("a throughput that is none", {"throughput": "-5"})):
+        refuses(what, INVALID, "CreateVolume", {"name": "no", "capacity_range": {"required_bytes": str(GiB)}, "volume_capabilities": [mount()], "parameters": {"class": "local-managed", **parameters}})
+    volume = Volume("held", kind=block(), parameters={"class": "local-managed", "iops": "300"}).attach()
+    load = Load(volume.device, GiB)
+    try:
+        def held_to(what, wanted):
+            time.sleep(0.5)
+            rates = []
+            for _ in range(4):
+                rates.append(load.rate(2))
+                if abs(rates[-1] - wanted) <= wanted * 0.05:
+                    break
+            check(f"{what}: {wanted} operations a second, within 5 %", wanted, rates, lambda got: abs(got[-1] - wanted) <= wanted * 0.05)
+
+        held_to("from its storage class", 300)
+        began = time.monotonic()
+        does("ControllerModifyVolume", volume.asks(mutable_parameters={"iops": "600"}))
+        took = time.monotonic() - began
+        held_to("changed while it is read", 600)
+        does("ControllerModifyVolume", volume.asks(mutable_parameters={"iops": "0", "throughput": "1"}))
+        held_to("by bytes", 256)
+        does("ControllerModifyVolume", volume.asks(mutable_parameters={"throughput": "0"}))
+        time.sleep(0.5)
+        check("without limits", "more than 1000", load.rate(2), lambda got: got > 1000)
+        # The daemon dies: the limits are the engine's.
+        does("ControllerModifyVolume", volume.asks(mutable_parameters={"iops": "500"}))
+        volumes.kill()
+        held_to("while there is no daemon", 500)
+        volumes.start()
+        does("ControllerModifyVolume", volume.asks(mutable_parameters={"iops": "400"}))
+        held_to("by a daemon that was started anew", 400)
+    finally:
+        load.stop()
+    check("no read failed", [], load.errors)
+    with print_lock:
+        print(f"    a change of limits was answered after {took * 1000:.0f} ms", flush=True)
+    volume.detach()
+    check("the engine ends with the attachment", {}, engines())
+    volume.delete()
+    # An engine that dies: told, and made anew once nobody uses the device.
+    volume = Volume("mortal", parameters={"class": "local-managed"}).up()
+    put(volume.path("data"), b"synced")
+    os.kill(engines()["mortal"], signal.SIGKILL)
+    wait_until(20, "the volume says that its engine has ended", lambda: "engine has ended" in next(one for one in objects("volumes") if one["metadata"]["name"] == "mortal")["status"].get("message", ""))
+    volume.unpublish().unstage()
+    wait_until(20, "it is attached anew", lambda: "mortal" in engines())
+    volume.stage().publish()
+    check("what was synced is there", b"synced", get(volume.path("data")))
+    grown = does("ControllerExpandVolume", volume.asks(capacity_range={"required_bytes": str(2 * GiB)}))
+    check("it grows", str(2 * GiB), grown["capacity_bytes"])
+    check("its device, too", {"mortal": [2 * GiB]}, loops())
+    volume.down().delete()
+    nothing_left("nothing is left of them")
+
+
 class Lives:
     """Random operations, each repeated until it succeeds, and what they should come to."""
 
     def __init__(self, seed):
         self.rng, self.volumes, self.snapshots, self.made = random.Random(seed), {}, {}, 0
         self.done, self.answers, self.error, self.going, self.begun = {}, {}, None, True, threading.Event()
+        self.ended, self.known, self.torn = {}, {}, None  # by volume: how often its engine was killed, and of how many we know
 
     def does(self, method, request, body=None):
         end = time.monotonic() + 60 * PATIENCE
@@ -990,7 +1115,7 @@ class Lives:
             answer = call_end(process)
             if answer.code == OK:
                 return answer.body
-            if answer.code not in PASSING:
+            if answer.code not in PASSING and not (answer.code == PRECONDITION and "engine" in answer.words):
                 raise Failed(f"{method} {json.dumps(request)}: {answer}")
             self.answers[answer.code] = self.answers.get(answer.code, 0) + 1
             if time.monotonic() > end:
@@ -1002,7 +1127,7 @@ class Lives:
         used = [name for name, one in self.volumes.items() if one["node"] == "here"]
         many = list(self.volumes)
         kinds = {"create": len(many) < 8, "clone": free and len(many) < 8, "restore": self.snapshots and len(many) < 8, "delete": free and len(many) > 3, "snapshot": many and len(self.snapshots) < 6, "drop": self.snapshots, "attach": free, "detach": [n for n in many if n not in free],
-                 "grow": many, "use": used, "use again": used}
+                 "grow": many, "use": used, "use again": used, "limit": [n for n in many if self.volumes[n]["managed"]]}
         kind = self.rng.choice(sorted(name for name, can in kinds.items() if can))
         pick = lambda of: self.rng.choice(sorted(of))
         self.now = kind
@@ -1019,10 +1144,13 @@ class Lives:
             request = {"name": name, "capacity_range": {"required_bytes": str(size)}, "volume_capabilities": [mount()]}
             if source:
                 request["volume_content_source"] = source
+            managed = self.rng.random() < 0.5
+            if managed:
+                request["parameters"] = {"class": "local-managed"}
             body = self.does("CreateVolume", request)
             if int(body["volume"]["capacity_bytes"]) != size:
                 raise Failed(f"{name} has {body['volume']['capacity_bytes']} bytes, and not {size}")
-            self.volumes[name] = {"size": size, "data": has["data"], "node": "", "source": source}
+            self.volumes[name] = {"size": size, "data": has["data"], "node": "", "source": source, "managed": managed, "iops": None}
         elif kind == "delete":
             name = pick(free)
             self.does("DeleteVolume", {"volume_id": name})
@@ -1048,11 +1176,29 @@ class Lives:
             size = self.volumes[name]["size"] + self.rng.choice((1, 100, 700)) * MiB
             self.does("ControllerExpandVolume", {"volume_id": name, "capacity_range": {"required_bytes": str(size)}})
             self.volumes[name]["size"] = size
+        elif kind == "limit":
+            name, iops = pick(n for n in many if self.volumes[n]["managed"]), self.rng.choice((0, 5000, 20000))
+            self.does("ControllerModifyVolume", {"volume_id": name, "mutable_parameters": {"iops": str(iops)}})
+            self.volumes[name]["iops"] = iops or None
         else:
             self.use(pick(used))
         self.done[kind] = self.done.get(kind, 0) + 1
 
     def use(self, name):
+        """As often as its engine is killed meanwhile: what was written last may be there then, or not."""
+        may_be = {self.volumes[name]["data"]}
+        while True:
+            try:
+                return self.use_once(name, may_be)
+            except (Failed, OSError):
+                if self.torn or self.ended.get(name, 0) == self.known.get(name, 0) or not self.going:
+                    raise
+            self.known[name] = self.ended[name]
+            self.does("NodeUnpublishVolume", {"volume_id": name, "target_path": f"{options.work}/pods/{name}/volume"})
+            self.does("NodeUnstageVolume", {"volume_id": name, "staging_target_path": f"{options.work}/staging/{name}"})
+            wait_until(20, f"{name} is attached anew", lambda: name in engines() and len(loops().get(name, [])) == 1)
+
+    def use_once(self, name, may_be):
         """Mounts it, and looks whether what is in it is what was written; then something new."""
         one, staging, target = self.volumes[name], f"{options.work}/staging/{name}", f"{options.work}/pods/{name}/volume"
         base = {"volume_id": name, "staging_target_path": staging, "volume_capability": mount()}
@@ -1060,10 +1206,16 @@ class Lives:
         self.does("NodePublishVolume", {**base, "target_path": target})
         file = f"{target}/data"
         there = get(file).decode() if os.path.exists(file) else None
-        if there != one["data"]:
-            raise Failed(f"in {name} there is {there!r}, and not {one['data']!r}")
+        if there not in may_be:
+            self.torn = f"in {name} there is {there!r}, and not one of {may_be!r}"
+            raise Failed(self.torn)
+        may_be.clear()
         token = f"{name} {self.rng.randrange(1 << 60)}"
-        put(file, token.encode())
+        may_be.update((there, token))
+        put(file + ".new", token.encode())
+        os.replace(file + ".new", file)
+        with open_folder(target) as folder:
+            os.fsync(folder)
         self.does("NodeUnpublishVolume", {"volume_id": name, "target_path": target})
         self.does("NodeUnstageVolume", {"volume_id": name, "staging_target_path": staging})
         one["data"] = token
@@ -1090,6 +1242,8 @@ class Lives:
         differ("files", sorted([f"{name}.volume" for name in self.volumes] + [f"{name}.snapshot" for name in self.snapshots]), pool_files())
         differ("sizes of files", {f"{name}.volume": one["size"] for name, one in self.volumes.items()} | {f"{name}.snapshot": one["size"] for name, one in self.snapshots.items()}, {name: os.path.getsize(f"{pool}/{name}") for name in pool_files()})
         differ("devices", {name: [one["size"]] for name, one in self.volumes.items() if one["node"]}, loops())
+        differ("engines", sorted(name for name, one in self.volumes.items() if one["node"] and one["managed"]), sorted(engines()))
+        differ("limits", {name: one["iops"] for name, one in self.volumes.items()}, {one["metadata"]["name"]: one["status"].get("iops") for one in objects("volumes")})
         differ("mounts", [], mounted())
         status = the_pool()
         differ("orphans", None, status.get("orphans"))
@@ -1099,18 +1253,23 @@ class Lives:
 
 @part
 def kills():
-    """kill -9 of the pool's daemon and of the driver while all kinds of operations are under way."""
+    """kill -9 of the pool's daemon, of the driver and of volumes' engines while all kinds of operations are under way."""
     lives, rng = Lives(options.seed), random.Random(options.seed + 1)
     thread = threading.Thread(target=lives.go)
     thread.start()
-    killed = {"volumes": 0, "driver": 0}
+    killed = {"volumes": 0, "driver": 0, "engine": 0}
     try:
         while sum(killed.values()) < options.kills and not lives.error:
             # Mostly in the middle of a call: it begins after some 12 ms, and lasts some 10 more.
             lives.begun.clear()
             lives.begun.wait(1)
             time.sleep(rng.choice((rng.uniform(0.012, 0.03), rng.uniform(0.012, 0.03), rng.uniform(0, 0.1))))
-            which = rng.choice(("volumes", "driver", "driver", "both"))
+            which = rng.choice(("volumes", "driver", "driver", "both", "engine"))
+            if which == "engine" and (there := engines()):
+                name = rng.choice(sorted(there))
+                lives.ended[name] = lives.ended.get(name, 0) + 1
+                os.kill(there[name], signal.SIGKILL)
+                killed["engine"] += 1
             for name, program in (("volumes", volumes), ("driver", driver)):
                 if which in (name, "both"):
                     program.kill()

@@ -54,6 +54,8 @@ Next next_step(const Intent& intent, const Sight& seen, bool begun) {
     case What::Grow:
       if (!file) return stop(Code::Internal, fmt::format("the file of {} is not there", intent.id));
       if (file->size < intent.size) return step(Do::GrowFile);
+      // Without its engine a device shows nothing any more; the next one shows all of the file.
+      if (intent.managed && !seen.engine) return step(Do::Nothing);
       if (seen.engine && seen.engine->size < file->size) return step(Do::GrowEngine);
       return device != nullptr && device->size < file->size ? step(Do::GrowDevice, device->name) : step(Do::Nothing);
     case What::Attach:
