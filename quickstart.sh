@@ -37,7 +37,7 @@ while (($#)); do
   shift
 done
 readonly build=${FAIRLEAD_BUILD_DIR:-build/release} user=ada login=demo/login-0
-programs=(fairlead fairlead-server fairlead-agent fairlead-volumes fairlead-slurm)
+programs=(fairlead fairlead-server fairlead-agent fairlead-volumes fairlead-disk fairlead-slurm)
 fairlead() { "$build/bin/fairlead" "$@" --state-dir "$state_dir"; }
 # With a command behind --, options must come before it.
 on_login() { "$build/bin/fairlead" exec --state-dir "$state_dir" "$@"; }

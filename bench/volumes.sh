@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures volumes with the real server, pool and driver: calls of CSI over sizes, and over the pieces that a volume lies in; I/O of a volume beside that of a plain file on the same file system, in turns.
+# Measures volumes with the real server, pool and driver: calls of CSI over sizes, and over the pieces that a volume lies in; I/O of volumes of both classes beside that of a plain file on the same file system, in turns.
 # usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]   (as root; needs fio, and 12 GiB free in /var/tmp; what is mounted goes with it)
 set -euo pipefail
 build=$(realpath "${1:?usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]}") rounds=${2:-50} seconds=${3:-4}
@@ -43,22 +43,25 @@ done
 f detach pieces
 
 # I/O: the same, of a file and of a volume, in turns; the median of five of each.
+# Of each class: a managed one is served by a process of its own, without a limit here.
+device_of() { "$bin/fairlead" get volume "$1" -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])'; }
 f create io --size 2Gi
-f attach io here
-device=$("$bin/fairlead" get volume io -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])')
+f create managed --size 2Gi --class local-managed
+for name in io managed; do f attach "$name" here; done
+device=$(device_of io) managed=$(device_of managed)
 fallocate -l 2G "$work/pool/.plain"
-for target in "$device" "$work/pool/.plain"; do fio --name=fill --filename="$target" --rw=write --bs=1M --direct=1 --size=2g --minimal > /dev/null; done
+for target in "$device" "$managed" "$work/pool/.plain"; do fio --name=fill --filename="$target" --rw=write --bs=1M --direct=1 --size=2g --minimal > /dev/null; done
 one() { # TARGET RW BS DEPTH: operations a second, both ways together
   fio --name=x --filename="$1" --rw="$2" --bs="$3" --iodepth="$4" --direct=1 --ioengine=libaio --size=2g --runtime="$seconds" --time_based --output-format=json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(round(j["read"]["iops"] + j["write"]["iops"]))'
 }
 while read -r rw bs depth; do
-  file=() volume=()
-  for _ in 1 2 3 4 5; do file+=("$(one "$work/pool/.plain" "$rw" "$bs" "$depth")"); volume+=("$(one "$device" "$rw" "$bs" "$depth")"); done
-  python3 - "$rw" "$bs" "$depth" "${file[*]}" "${volume[*]}" << 'PY'
+  file=() volume=() served=()
+  for _ in 1 2 3 4 5; do file+=("$(one "$work/pool/.plain" "$rw" "$bs" "$depth")"); volume+=("$(one "$device" "$rw" "$bs" "$depth")"); served+=("$(one "$managed" "$rw" "$bs" "$depth")"); done
+  python3 - "$rw" "$bs" "$depth" "${file[*]}" "${volume[*]}" "${served[*]}" << 'PY'
 import statistics, sys
-rw, bs, depth, file, volume = sys.argv[1:]
-file, volume = (statistics.median(int(x) for x in s.split()) for s in (file, volume))
-print(f'{{"bench":"volume_io","rw":"{rw}","bs":"{bs}","depth":{depth},"file_iops":{file},"volume_iops":{volume},"ratio":{volume / file:.2f}}}')
+rw, bs, depth, *runs = sys.argv[1:]
+file, volume, managed = (statistics.median(int(x) for x in s.split()) for s in runs)
+print(f'{{"bench":"volume_io","rw":"{rw}","bs":"{bs}","depth":{depth},"file_iops":{file},"volume_iops":{volume},"ratio":{volume / file:.2f},"managed_iops":{managed},"managed_ratio":{managed / file:.2f}}}')
 PY
 done << 'LIST'
 randrw 4k 16
@@ -67,5 +70,7 @@ read 1M 4
 write 1M 4
 LIST
 rm -f "$work/pool/.plain"
-f detach io
-echo "{\"bench\":\"volumes\",\"what\":\"resident\",\"daemon_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$daemon/status"),\"driver_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$driver/status")}"
+engine=$(pgrep -f "fairlead-disk serve --file $work/pool/managed.volume" || true)
+engine_kib=$(awk '/VmRSS/ {print $2}' "/proc/$engine/status")
+for name in io managed; do f detach "$name"; done
+echo "{\"bench\":\"volumes\",\"what\":\"resident\",\"daemon_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$daemon/status"),\"driver_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$driver/status"),\"engine_kib\":$engine_kib}"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-volumes (with fairlead-csi), fairlead-slurm.
+# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-volumes (with fairlead-disk and fairlead-csi), fairlead-slurm.
 #
 #   build-deb.sh BUILD_DIR OUT_DIR [--version VERSION]
 #
@@ -191,6 +191,7 @@ finish fairlead-agent Apache-2.0 'conmon, containernetworking-plugins, crun, ipr
   'Runs the pods of one node by crun and conmon, and reports about them. Containers go on while it is restarted or upgraded.'
 
 program fairlead-volumes fairlead-volumes
+program fairlead-volumes fairlead-disk
 program fairlead-volumes fairlead-csi
 unit fairlead-volumes
 readme fairlead-volumes "$root/docs/volumes.md"

@@ -392,11 +392,11 @@ Result<int> snapshots(Context& context, const Options& options) {
 }
 
 Result<int> pools(Context& context) {
-  return show(context, api::kVolumePools, "No pools: start fairlead-volumes on a machine with an XFS folder (docs/volumes.md).", {head("NAME"), head("STATE"), head("SIZE", true), head("PROMISED", true), head("LEFT", true), head("FREE", true), head("VOLUMES", true), head("SNAPSHOTS", true), head("NODES")}, [&](const Json& one) -> Row {
+  return show(context, api::kVolumePools, "No pools: start fairlead-volumes on a machine with an XFS folder (docs/volumes.md).", {head("NAME"), head("STATE"), head("SIZE", true), head("PROMISED", true), head("LEFT", true), head("FREE", true), head("VOLUMES", true), head("SNAPSHOTS", true), head("CLASSES"), head("NODES")}, [&](const Json& one) -> Row {
     const auto facts = api::read_pool(one);
     const bool silent = !facts.heard || context.clock.now() - *facts.heard > api::kPoolSilence;
     const auto size = [](std::int64_t bytes) { return cell(print(Bytes{bytes}), Style::Plain, true); };
-    return {cell(facts.name), cell(silent ? "Silent" : "Ready", silent ? Style::Bad : Style::Good), size(facts.size), size(facts.promised), size(facts.left()), size(facts.free), cell(std::to_string(one["status"]["volumes"].integer()), Style::Plain, true), cell(std::to_string(one["status"]["snapshots"].integer()), Style::Plain, true), cell(facts.nodes.size() > 3 ? fmt::format("{} and {} more", fmt::join(facts.nodes.begin(), facts.nodes.begin() + 3, ","), facts.nodes.size() - 3) : fmt::format("{}", fmt::join(facts.nodes, ",")))};
+    return {cell(facts.name), cell(silent ? "Silent" : "Ready", silent ? Style::Bad : Style::Good), size(facts.size), size(facts.promised), size(facts.left()), size(facts.free), cell(std::to_string(one["status"]["volumes"].integer()), Style::Plain, true), cell(std::to_string(one["status"]["snapshots"].integer()), Style::Plain, true), cell(fmt::format("{}", fmt::join(facts.classes, ","))), cell(facts.nodes.size() > 3 ? fmt::format("{} and {} more", fmt::join(facts.nodes.begin(), facts.nodes.begin() + 3, ","), facts.nodes.size() - 3) : fmt::format("{}", fmt::join(facts.nodes, ",")))};
   });
 }
 

@@ -2,7 +2,7 @@
 #include "disk/fuse_disk.h"
 
 #define FUSE_USE_VERSION 314
-#include <fuse_lowlevel.h>
+#include <fuse3/fuse_lowlevel.h>
 
 #include <fmt/format.h>
 #include <linux/falloc.h>

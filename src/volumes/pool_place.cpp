@@ -138,6 +138,12 @@ Result<void> destroy_place(const PoolPlace& place, bool keep) {
     if (!used.empty()) return fail(Code::Conflict, used);
     for (const auto& [id, device] : shown)
       if (auto done = (*pool)->detach(id, device); !done) return done;
+    for (const std::string& id : *ids) {
+      const auto seen = (*pool)->look(id);
+      if (!seen) return std::unexpected(seen.error());
+      if (!seen->engine) continue;
+      if (auto done = (*pool)->stop_engine(id); !done) return done;
+    }
   }
   if (place.image.empty()) return {};
   // Mounted where this process does not see it, in a service's own mount table, say.

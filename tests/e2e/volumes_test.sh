@@ -42,7 +42,7 @@ metadata: {name: fast}
 provisioner: csi.fairlead.dev
 volumeBindingMode: WaitForFirstConsumer
 allowVolumeExpansion: true
-parameters: {csi.storage.k8s.io/fstype: xfs}
+parameters: {csi.storage.k8s.io/fstype: xfs, class: local-managed, iops: "5000"}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -91,6 +91,14 @@ grown() { [ "$(run exec writer -n default -- sh -c 'df -k /data | tail -n 1' | a
 until_true 60 'the file system in the pod has grown' grown
 until_true 20 'the claim tells its size' says pvc data '"storage": "2Gi"'
 note 'grown under the running pod'
+
+# --- its limits change while the pod runs
+[ "$(field volume "$volume" "o['status']['iops']")" = 5000 ] || fail 'the limit of the storage class'
+run volume modify "$volume" --iops 800 --throughput 40 > "$work/out" 2>&1 || { cat "$work/out"; fail 'modify'; }
+grep -q '800 operations and 40 MiB a second' "$work/out" || { cat "$work/out"; fail 'modify says what is in force'; }
+if run volume modify "$volume" --iops 7 > "$work/out" 2>&1; then fail 'a limit that is too low is taken'; fi
+grep -q '100 to 10000000 are expected' "$work/out" || { cat "$work/out"; fail 'what would do is not said'; }
+note 'limits change under the running pod'
 
 # --- a snapshot under the running pod, while the daemon is killed
 run volume snapshot "$volume" --name then > "$work/out" 2>&1 || { cat "$work/out"; fail 'snapshot'; }

@@ -1205,7 +1205,10 @@ class Lives:
         self.does("NodeStageVolume", base)
         self.does("NodePublishVolume", {**base, "target_path": target})
         file = f"{target}/data"
-        there = get(file).decode() if os.path.exists(file) else None
+        try:
+            there = get(file).decode()
+        except FileNotFoundError:  # any other error says nothing of what is there
+            there = None
         if there not in may_be:
             self.torn = f"in {name} there is {there!r}, and not one of {may_be!r}"
             raise Failed(self.torn)

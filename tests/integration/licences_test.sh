@@ -28,6 +28,7 @@ libre2.so          BSD-3-Clause
 libseccomp.so      LGPL-2.1-only
 libcap.so          BSD-3-Clause
 libz.so            Zlib
+libfuse3.so        LGPL-2.1-only
 libgrpc++_unsecure.so Apache-2.0
 libgrpc_unsecure.so Apache-2.0
 libgpr.so          Apache-2.0
@@ -48,7 +49,7 @@ strangers() {
 # The control: the check itself must refuse.
 [ "$(printf '\tlibreadline.so.8 => /lib/libreadline.so.8 (0x0)\n\tlibc.so.6 => /lib/libc.so.6 (0x0)\n' | strangers)" = libreadline.so.8 ] || bad 'the check does not see libreadline'
 
-for program in fairlead fairlead-server fairlead-agent fairlead-machines fairlead-volumes fairlead-csi; do
+for program in fairlead fairlead-server fairlead-agent fairlead-machines fairlead-volumes fairlead-disk fairlead-csi; do
   path=$build/bin/$program
   [ -x "$path" ] || { bad "$path is not built"; continue; }
   loaded=$(ldd "$path") || { bad "ldd cannot read $path"; continue; }

@@ -32,13 +32,18 @@ std::string against(const Json& claim, const Json& storage_class) {
   for (const Json& mode : claim["spec"]["accessModes"].items())
     if (mode.string() != "ReadWriteOnce") return fmt::format("access mode {}: one node at a time has a volume of {}; ask for ReadWriteOnce, or for a class of shared directories", mode.string(), api::kVolumeDriver);
   if (claim["spec"]["volumeMode"].string() == "Block") return "volumeMode Block: ask for Filesystem";
-  for (const auto& [key, value] : storage_class["parameters"].members()) {
+  const Json& parameters = storage_class["parameters"];
+  for (const auto& [key, value] : parameters.members()) {
     if (key == kFileSystem) {
       if (value.string() != "ext4" && value.string() != "xfs") return fmt::format("parameter {}: \"{}\": ext4 or xfs is expected", key, value.string().substr(0, 40));
     } else if (key == "class") {
-      if (value.string() != api::kLocalFast) return fmt::format("parameter class: there is no \"{}\"; {} is what there is", value.string().substr(0, 40), api::kLocalFast);
+      if (!api::is_volume_class(value.string())) return fmt::format("parameter class: there is no \"{}\"; {} and {} are what there is", value.string().substr(0, 40), api::kLocalFast, api::kLocalManaged);
+    } else if (key == "iops" || key == "throughput") {
+      const auto limit = key == "iops" ? api::parse_iops(value) : api::parse_throughput(value);
+      if (!limit) return "parameter " + limit.error().message;
+      if (*limit > 0 && parameters["class"].string_or(api::kLocalFast) == api::kLocalFast) return fmt::format("parameter {}: it is of class {}", key, api::kLocalManaged);
     } else if (key != "pool") {
-      return fmt::format("there is no parameter \"{}\": class, pool and {} are what there is", key.substr(0, 60), kFileSystem);
+      return fmt::format("there is no parameter \"{}\": class, pool, iops, throughput and {} are what there is", key.substr(0, 60), kFileSystem);
     }
   }
   return "";
@@ -98,17 +103,14 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   if (!origin) return tell("ProvisioningFailed", origin.error().message, true);
   if (*size < origin->least) return tell("ProvisioningFailed", fmt::format("{} are asked for, and what it is to be a copy of has {}", print(Bytes{*size}), print(Bytes{origin->least})));
   api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string_or(api::kLocalFast), .pools = {}, .node = node};
-  if (!api::is_volume_class(wish.klass)) return tell("ProvisioningFailed", fmt::format("storage class {}: there is no class \"{}\" of volumes", kube::name_of(of), wish.klass.substr(0, 40)));
   const auto iops = api::parse_iops(of["parameters"]["iops"]), throughput = api::parse_throughput(of["parameters"]["throughput"]);
-  if (!iops || !throughput) return tell("ProvisioningFailed", fmt::format("storage class {}: {}", kube::name_of(of), (iops ? throughput : iops).error().message));
-  if (wish.klass == api::kLocalFast && (*iops > 0 || *throughput > 0)) return tell("ProvisioningFailed", fmt::format("storage class {}: iops and throughput are of class {}", kube::name_of(of), api::kLocalManaged));
   const std::string& named = of["parameters"]["pool"].string();
   if (!named.empty() && !origin->pool.empty() && named != origin->pool) return tell("ProvisioningFailed", fmt::format("class {} is of pool {}, and what it is to be a copy of is in pool {}", kube::name_of(of), named, origin->pool));
   // Copies share their blocks with what they are of: they are in its pool.
   if (const std::string& pool = origin->pool.empty() ? named : origin->pool; !pool.empty()) wish.pools = {pool};
   const auto pool = api::choose_pool(seen.pools, wish, now);
   if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
-  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = *iops, .throughput = *throughput});
+  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0)});
   volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
   volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));
   return act(Do::MakeVolume, std::move(volume));

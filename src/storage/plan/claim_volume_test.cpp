@@ -56,6 +56,18 @@ TEST(ClaimVolume, FromTheClaimToItsVolume) {
   EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
 }
 
+TEST(ClaimVolume, HasTheLimitsOfItsClass) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"class":"local-managed","iops":"3000","throughput":"125"}})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("has no class local-managed"));
+  seen.pools[0].classes.push_back(api::kLocalManaged);
+  const auto next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::MakeVolume) << next.message;
+  const auto made = api::read_volume(next.object);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->iops, 3000);
+  EXPECT_EQ(made->throughput, 125 << 20);
+}
+
 TEST(ClaimVolume, WaitsForItsPodAndGoesWhereThatIs) {
   ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"volumeBindingMode":"WaitForFirstConsumer"})"), .pools = {a_pool("a", 4 * gib, {"n0"}), a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}};
   EXPECT_EQ(next_for_claim(seen, now), next_for_claim(seen, now));
@@ -77,6 +89,8 @@ TEST(ClaimVolume, WhatCannotBeIsTold) {
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"fsType":"xfs"}})")), HasSubstr("there is no parameter \"fsType\""));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"ntfs"}})")), HasSubstr("ext4 or xfs"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"gold"}})")), HasSubstr("there is no \"gold\""));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"iops":"3000"}})")), HasSubstr("it is of class local-managed"));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"local-managed","iops":"few"}})")), HasSubstr("parameter iops"));
   Json block = a_claim();
   block.child("spec").set("volumeMode", "Block");
   EXPECT_THAT(told(block, a_class()), HasSubstr("Filesystem"));
