@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "kube/kube_api.h"
+#include "volumes/plan/ledger.h"
 
 namespace fairlead::volumes {
 
@@ -25,7 +26,6 @@ class Keyring {
 };
 
 inline constexpr const char* kKeySpace = "fairlead-volume-keys";    // namespace of their Secrets, for pools' daemons and administrators alone
-inline constexpr const char* kServiceKey = "service";               // made when it is first asked for; others are made by people
 inline constexpr const char* kDisabledKey = "fairlead.dev/disabled";  // "true" as an annotation: nothing is opened by it any more, and what is open goes on
 
 // Secrets in kKeySpace: data vN is version N, 32 bytes, and the highest closes. Each call asks the API: who takes a key away takes it away.

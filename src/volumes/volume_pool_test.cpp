@@ -501,12 +501,14 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
     const std::int64_t size = (8 + 8 * static_cast<std::int64_t>(rng.below(3))) * mib;
     const Limits limits{.iops = static_cast<std::int64_t>(rng.below(3)) * 100, .bytes_per_second = 0};
     const auto managed = rng.below(2) == 0 ? std::nullopt : std::optional(limits);
+    const std::string key = managed && rng.below(2) == 0 ? "service" : "";
+    pool.no_key = rng.below(8) == 0;
     const auto at = model.all.find(id);
     Result<void> done;
     Model after = model;
     switch (rng.below(9)) {
       case 0:
-        done = volumes->create(id, size, "", "", managed);
+        done = volumes->create(id, size, "", "", managed, key);
         if (done && at == model.all.end()) after.all[id] = {false, size, "", "", managed.has_value(), managed.value_or(Limits())};
         break;
       case 1:
