@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures volumes with the real server, pool and driver: calls of CSI over sizes, and over the pieces that a volume lies in; I/O of volumes of both classes beside that of a plain file on the same file system, in turns.
+# Measures volumes with the real server, pool and driver: calls of CSI over sizes, and over the pieces that a volume lies in; I/O of volumes of both classes, and of an encrypted one, beside that of a plain file on the same file system, in turns.
 # usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]   (as root; needs fio, and 12 GiB free in /var/tmp; what is mounted goes with it)
 set -euo pipefail
 build=$(realpath "${1:?usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]}") rounds=${2:-50} seconds=${3:-4}
@@ -43,25 +43,26 @@ done
 f detach pieces
 
 # I/O: the same, of a file and of a volume, in turns; the median of five of each.
-# Of each class: a managed one is served by a process of its own, without a limit here.
+# Of each class: a managed one is served by a process of its own, without a limit here; one that is encrypted, too.
 device_of() { "$bin/fairlead" get volume "$1" -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])'; }
 f create io --size 2Gi
 f create managed --size 2Gi --class local-managed
-for name in io managed; do f attach "$name" here; done
-device=$(device_of io) managed=$(device_of managed)
+f create sealed --size 2Gi --encrypt
+for name in io managed sealed; do f attach "$name" here; done
+device=$(device_of io) managed=$(device_of managed) sealed=$(device_of sealed)
 fallocate -l 2G "$work/pool/.plain"
-for target in "$device" "$managed" "$work/pool/.plain"; do fio --name=fill --filename="$target" --rw=write --bs=1M --direct=1 --size=2g --minimal > /dev/null; done
+for target in "$device" "$managed" "$sealed" "$work/pool/.plain"; do fio --name=fill --filename="$target" --rw=write --bs=1M --direct=1 --size=2g --minimal > /dev/null; done
 one() { # TARGET RW BS DEPTH: operations a second, both ways together
   fio --name=x --filename="$1" --rw="$2" --bs="$3" --iodepth="$4" --direct=1 --ioengine=libaio --size=2g --runtime="$seconds" --time_based --output-format=json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(round(j["read"]["iops"] + j["write"]["iops"]))'
 }
 while read -r rw bs depth; do
-  file=() volume=() served=()
-  for _ in 1 2 3 4 5; do file+=("$(one "$work/pool/.plain" "$rw" "$bs" "$depth")"); volume+=("$(one "$device" "$rw" "$bs" "$depth")"); served+=("$(one "$managed" "$rw" "$bs" "$depth")"); done
-  python3 - "$rw" "$bs" "$depth" "${file[*]}" "${volume[*]}" "${served[*]}" << 'PY'
+  file=() volume=() served=() encrypted=()
+  for _ in 1 2 3 4 5; do file+=("$(one "$work/pool/.plain" "$rw" "$bs" "$depth")"); volume+=("$(one "$device" "$rw" "$bs" "$depth")"); served+=("$(one "$managed" "$rw" "$bs" "$depth")"); encrypted+=("$(one "$sealed" "$rw" "$bs" "$depth")"); done
+  python3 - "$rw" "$bs" "$depth" "${file[*]}" "${volume[*]}" "${served[*]}" "${encrypted[*]}" << 'PY'
 import statistics, sys
 rw, bs, depth, *runs = sys.argv[1:]
-file, volume, managed = (statistics.median(int(x) for x in s.split()) for s in runs)
-print(f'{{"bench":"volume_io","rw":"{rw}","bs":"{bs}","depth":{depth},"file_iops":{file},"volume_iops":{volume},"ratio":{volume / file:.2f},"managed_iops":{managed},"managed_ratio":{managed / file:.2f}}}')
+file, volume, managed, sealed = (statistics.median(int(x) for x in s.split()) for s in runs)
+print(f'{{"bench":"volume_io","rw":"{rw}","bs":"{bs}","depth":{depth},"file_iops":{file},"volume_iops":{volume},"ratio":{volume / file:.2f},"managed_iops":{managed},"managed_ratio":{managed / file:.2f},"encrypted_iops":{sealed},"encrypted_ratio":{sealed / file:.2f}}}')
 PY
 done << 'LIST'
 randrw 4k 16
@@ -72,5 +73,5 @@ LIST
 rm -f "$work/pool/.plain"
 engine=$(pgrep -f "fairlead-disk serve --file $work/pool/managed.volume" || true)
 engine_kib=$(awk '/VmRSS/ {print $2}' "/proc/$engine/status")
-for name in io managed; do f detach "$name"; done
+for name in io managed sealed; do f detach "$name"; done
 echo "{\"bench\":\"volumes\",\"what\":\"resident\",\"daemon_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$daemon/status"),\"driver_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$driver/status"),\"engine_kib\":$engine_kib}"
