@@ -25,6 +25,8 @@ inline constexpr const char* kAdoptNote = "fairlead.dev/adopt";                 
 inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: which pool it reaches
 inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
 inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
+inline constexpr const char* kVolumeKeySpace = "fairlead-volume-keys";           // namespace of the Secrets that open encrypted volumes: data vN is version N, 32 bytes, and the highest closes
+inline constexpr const char* kServiceKey = "service";                            // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
 inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
 inline constexpr const char* kLocalManaged = "local-managed";                    // the same file behind an engine of the volume's own (src/disk), which limits its I/O
 inline constexpr std::int64_t kLeastVolume = std::int64_t{1} << 30, kMostVolume = std::int64_t{64} << 40;  // bytes; mkfs.xfs refuses less than 300 MB

@@ -9,6 +9,7 @@
 
 #include "api/volume.h"
 #include "base/encoding.h"
+#include "base/rng.h"
 #include "base/units.h"
 #include "cli/command.h"
 
@@ -23,7 +24,7 @@ struct Options {
   std::string name, other, size, pool, klass, key, snapshot_name, from_volume, from_snapshot, iops, throughput;
   std::vector<std::string> names, tags;
   double timeout = 60, max_stall = 1;
-  bool encrypt = false, read_only = false, wait = true, dry_run = false, yes = false;
+  bool make = false, encrypt = false, read_only = false, wait = true, dry_run = false, yes = false;
 };
 
 std::string text_of(const kube::Resource& resource, const std::string& name) { return fmt::format("{} {}", resource.kind == "Snapshot" ? "snapshot" : resource.kind == "Attachment" ? "attachment" : "volume", name); }
@@ -395,6 +396,37 @@ Result<int> snapshots(Context& context, const Options& options) {
       [&](const Json& one) { return options.name.empty() || one["spec"]["volume"].string() == options.name; });
 }
 
+// A new version of a key, or the key itself. Its bytes are made here, and shown to nobody.
+Result<int> rotate_key(Context& context, const Options& options) {
+  const std::string name = options.name.empty() ? std::string(api::kServiceKey) : options.name;
+  if (!api::is_volume_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a key: 1 to 63 of a-z 0-9 and - are expected", name));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto there = session->api().get(kube::resources::secrets, {api::kVolumeKeySpace, name});
+  if (!there && there.error().code != Code::NotFound) return pass(std::move(there.error()), "read key " + name);
+  if (!there && !options.make) return fail(Code::NotFound, fmt::format("there is no key {}: --create makes it", name));
+  std::int64_t last = 0;
+  if (there)
+    for (const auto& [field, value] : (*there)["data"].members())
+      if (field.starts_with("v")) last = std::max<std::int64_t>(last, std::atoll(field.c_str() + 1));
+  const std::string version = fmt::format("v{}", last + 1);
+  if (options.dry_run) return fmt::print("key {} would get version {} (dry run)\n", name, version), 0;
+  std::string bytes = secret_bytes(32);
+  Result<Json> done;
+  if (there) {
+    there->child("data").set(version, base64(bytes));
+    done = session->api().update(kube::resources::secrets, *there);
+  } else {
+    auto space = session->api().create(kube::resources::namespaces, Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", api::kVolumeKeySpace}})}}));
+    if (!space && space.error().code != Code::Exists) return pass(std::move(space.error()), fmt::format("make namespace {}", api::kVolumeKeySpace));
+    done = session->api().create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}, {"namespace", api::kVolumeKeySpace}})}, {"type", "Opaque"}, {"data", Json::object({{version, base64(bytes)}})}}));
+  }
+  std::fill(bytes.begin(), bytes.end(), '\0');
+  if (!done) return pass(std::move(done.error()), "write key " + name);
+  fmt::print("key {} has version {}{}\n", name, version, last == 0 ? "" : "; pools wrap their volumes' keys by it within minutes, and tell how many are left (message of the VolumePool); older versions may go then");
+  return 0;
+}
+
 Result<int> pools(Context& context) {
   return show(context, api::kVolumePools, "No pools: start fairlead-volumes on a machine with an XFS folder (docs/volumes.md).", {head("NAME"), head("STATE"), head("SIZE", true), head("PROMISED", true), head("LEFT", true), head("FREE", true), head("VOLUMES", true), head("SNAPSHOTS", true), head("CLASSES"), head("NODES")}, [&](const Json& one) -> Row {
     const auto facts = api::read_pool(one);
@@ -425,6 +457,13 @@ void add_volume(CLI::App& app, Context& context) {
   };
   command("list", "Volumes", {{"fairlead volume list", ""}, {"fairlead volume list -o json", "for a script"}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return list(to); });
   command("snapshots", "Snapshots, by name", {{"fairlead volume snapshots", ""}, {"fairlead volume snapshots data", "of one volume"}}, [](CLI::App& one, Options& options) { one.add_option("volume", options.name, "of this volume alone"); }, snapshots);
+  command("rotate-key", "A new version of a key of encrypted volumes", {{"fairlead volume rotate-key", "the site's own"}, {"fairlead volume rotate-key mine --create", ""}},
+          [](CLI::App& one, Options& options) {
+            one.add_option("key", options.name, "which (default: the site's own)");
+            one.add_flag("--create", options.make, "make it if it is not there");
+            one.add_flag("--dry-run", options.dry_run, "change nothing");
+          },
+          rotate_key);
   command("pools", "Pools, and what they have left", {{"fairlead volume pools", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return pools(to); });
   command("create", "Make a volume", {{"fairlead volume create data --size 100Gi", "in the pool with the most left"}, {"fairlead volume create twin --from-volume data", "a copy that shares what is not written anew"}},
           [&](CLI::App& one, Options& options) {

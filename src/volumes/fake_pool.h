@@ -25,6 +25,7 @@ class FakePool final : public Pool {
   std::int64_t size = 1'000'000 * 4096LL;
   std::function<bool(bool after)> dies;  // asked before and after each step
   std::function<bool()> full;            // asked where room is needed
+  std::int64_t version = 1;              // of every key
   bool no_key = false;                   // keys are disabled
   int next_device = 0;
 
@@ -50,6 +51,8 @@ class FakePool final : public Pool {
     return out;
   }
   Result<void> can_encrypt() override { return {}; }
+  Result<std::int64_t> key_version(const std::string&) override { return version; }
+  Result<std::int64_t> rewrap(const std::string&, bool) override { return no_key ? Result<std::int64_t>(fail(Code::Forbidden, "the key is disabled")) : Result<std::int64_t>(version); }
   Result<void> make_part(const std::string& id, std::int64_t bytes, const std::string& key) override {
     return step([&]() -> Result<void> {
       if (full && full()) return fail(Code::Exhausted, "no space left on device");

@@ -104,6 +104,14 @@ class FilePool final : public Pool {
   }
 
   Result<void> can_encrypt() override { return keyring_ != nullptr ? Result<void>() : fail(Code::Unsupported, "this pool has no keys: nothing is encrypted in it"); }
+  Result<std::int64_t> key_version(const std::string& key) override {
+    if (auto can = can_encrypt(); !can) return std::unexpected(std::move(can.error()));
+    return keyring_->current(key);
+  }
+  Result<std::int64_t> rewrap(const std::string& id, bool snapshot) override {
+    if (auto can = can_encrypt(); !can) return std::unexpected(std::move(can.error()));
+    return rewrap_luks(folder_ + "/" + id + (snapshot ? snapshot_end : volume_end), *keyring_);
+  }
   Result<void> make_part(const std::string& id, std::int64_t size, const std::string& key) override {
     auto file = new_part(id);
     if (!file) return std::unexpected(std::move(file.error()));

@@ -47,16 +47,24 @@ class ApiKeyring final : public Keyring {
     return out ? std::move(out) : Result<std::string>(pass(std::move(out.error()), "open a volume's key by key " + wrapped.key));
   }
 
+  Result<std::int64_t> current(const std::string& key) override {
+    auto versions = read(key, true);
+    if (!versions) return std::unexpected(std::move(versions.error()));
+    const std::int64_t out = versions->rbegin()->first;
+    forget(*versions);
+    return out;
+  }
+
  private:
   using Versions = std::map<std::int64_t, std::string>;
   static void forget(Versions& versions) {
     for (auto& [number, bytes] : versions) OPENSSL_cleanse(bytes.data(), bytes.size());
   }
-  Result<Versions> read(const std::string& key) {
+  Result<Versions> read(const std::string& key, bool disabled_too = false) {
     auto secret = api_.get(resources::secrets, {kKeySpace, key});
     if (!secret && secret.error().code == Code::NotFound) return fail(Code::NotFound, fmt::format("there is no key {} (Secret {} in namespace {})", key, key, kKeySpace));
     if (!secret) return pass(std::move(secret.error()), "read key " + key);
-    if (kube::annotations_of(*secret)[kDisabledKey] == "true") return fail(Code::Forbidden, fmt::format("key {} is disabled (annotation {} of Secret {} in namespace {})", key, kDisabledKey, key, kKeySpace));
+    if (!disabled_too && kube::annotations_of(*secret)[kDisabledKey] == "true") return fail(Code::Forbidden, fmt::format("key {} is disabled (annotation {} of Secret {} in namespace {})", key, kDisabledKey, key, kKeySpace));
     Versions out;
     for (const auto& [name, value] : (*secret)["data"].members()) {
       std::int64_t number = 0;

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "api/volume.h"
 #include "base/result.h"
 #include "kube/kube_api.h"
-#include "volumes/plan/ledger.h"
 
 namespace fairlead::volumes {
 
@@ -23,9 +23,11 @@ class Keyring {
   // about: what it is of; the same is needed to open it. NotFound: there is no such key. Forbidden: it is disabled. Unavailable: it cannot be asked now.
   virtual Result<Wrapped> wrap(const std::string& key, const std::string& about, const std::string& secret) = 0;
   virtual Result<std::string> unwrap(const Wrapped& wrapped, const std::string& about) = 0;
+  virtual Result<std::int64_t> current(const std::string& key) = 0;  // the version that closes now; of a disabled one, too
 };
 
-inline constexpr const char* kKeySpace = "fairlead-volume-keys";    // namespace of their Secrets, for pools' daemons and administrators alone
+inline constexpr const char* kKeySpace = api::kVolumeKeySpace;        // of their Secrets, for pools' daemons and administrators alone
+using api::kServiceKey;
 inline constexpr const char* kDisabledKey = "fairlead.dev/disabled";  // "true" as an annotation: nothing is opened by it any more, and what is open goes on
 
 // Secrets in kKeySpace: data vN is version N, 32 bytes, and the highest closes. Each call asks the API: who takes a key away takes it away.

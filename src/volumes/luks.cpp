@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <vector>
 
 #include "base/encoding.h"
 #include "base/fd.h"
@@ -39,7 +42,8 @@ Result<Fd> memory_with(std::string_view bytes) {
 }
 
 Result<std::string> call(Command command, std::string_view input) {
-  command.argv.insert(command.argv.begin(), "cryptsetup");
+  // Its lock on a regular file is flock, which the volume's engine has as long as it serves; of one volume one operation after the other is the pool's to see to.
+  command.argv.insert(command.argv.begin(), {"cryptsetup", "--disable-locks"});
   auto done = run_checked(std::move(command), limit, input);
   if (!done && done.error().code == Code::NotFound) return fail(Code::Unavailable, "cryptsetup is not installed: encrypted volumes need it");
   if (!done) done.error().code = Code::Unavailable;
@@ -47,6 +51,47 @@ Result<std::string> call(Command command, std::string_view input) {
 }
 
 std::string about(const std::string& uuid) { return "fairlead volume " + uuid; }
+
+// Tokens of the header that are ours: the newest, and the numbers of the others, of which a death may have left one.
+struct Token {
+  int id = 0;
+  std::string uuid;
+  Wrapped wrapped;
+  std::vector<int> others;
+};
+constexpr int most_tokens = 4;
+Result<Token> newest_token(const std::string& file) {
+  std::optional<Token> out;
+  std::vector<int> others;
+  Error last{Code::Internal, "there is no wrapped key in it"};
+  for (int id = 0; id < most_tokens; ++id) {
+    const auto text = call({.argv = {"token", "export", "--token-id", std::to_string(id), file}, .environment = {}, .working_directory = {}, .before_exec = {}}, "");
+    if (!text) {
+      if (id == 0 || text.error().message.find("not in use") == std::string::npos) last = text.error();
+      continue;
+    }
+    const auto token = kube::parse_json(*text, {.depth_limit = 8});
+    if (!token || (*token)["type"].string() != token_type) continue;
+    auto box = parse_base64((*token)["box"].string());
+    if (!box) return fail(Code::Internal, "the wrapped key in it is damaged");
+    Token one{.id = id, .uuid = (*token)["uuid"].string(), .wrapped = {.key = (*token)["key"].string(), .version = std::atoll((*token)["version"].string().c_str()), .box = std::move(*box)}, .others = {}};
+    if (out && out->wrapped.version >= one.wrapped.version) {
+      others.push_back(one.id);
+      continue;
+    }
+    if (out) others.push_back(out->id);
+    out = std::move(one);
+  }
+  if (!out) return std::unexpected(std::move(last));
+  out->others = std::move(others);
+  return std::move(*out);
+}
+
+Result<void> import_token(const std::string& file, const Wrapped& wrapped, const std::string& uuid) {
+  const Json token = Json::object({{"type", token_type}, {"keyslots", Json::array({Json("0")})}, {"uuid", uuid}, {"key", wrapped.key}, {"version", std::to_string(wrapped.version)}, {"box", base64(wrapped.box)}});
+  auto done = call({.argv = {"token", "import", "--json-file", "-", file}, .environment = {}, .working_directory = {}, .before_exec = {}}, kube::print_json(token));
+  return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "write the wrapped key of an encrypted volume"));
+}
 
 }  // namespace
 
@@ -83,25 +128,40 @@ Result<void> format_luks(const std::string& file, const std::string& key, Keyrin
                     .environment = {}, .working_directory = {}, .pass = {{memory->get(), 3}}, .before_exec = {}},
                    passphrase);
   if (!done) return pass(std::move(done.error()), "make the header of an encrypted volume");
-  const Json token = Json::object({{"type", token_type}, {"keyslots", Json::array({Json("0")})}, {"uuid", uuid}, {"key", wrapped->key}, {"version", std::to_string(wrapped->version)}, {"box", base64(wrapped->box)}});
-  done = call({.argv = {"token", "import", "--json-file", "-", file}, .environment = {}, .working_directory = {}, .before_exec = {}}, kube::print_json(token));
-  return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "write the wrapped key of an encrypted volume"));
+  return import_token(file, *wrapped, uuid);
 }
 
 Result<std::string> open_luks(const std::string& file, Keyring& keyring) {
-  const auto text = call({.argv = {"token", "export", "--token-id", "0", file}, .environment = {}, .working_directory = {}, .before_exec = {}}, "");
-  if (!text) return pass(text.error(), "read the header of an encrypted volume");
-  const auto token = kube::parse_json(*text, {.depth_limit = 8});
-  if (!token || (*token)["type"].string() != token_type) return fail(Code::Internal, "the header of the encrypted volume is none of ours");
-  auto box = parse_base64((*token)["box"].string());
-  if (!box) return fail(Code::Internal, "the wrapped key in the volume's header is damaged");
-  auto passphrase = keyring.unwrap({.key = (*token)["key"].string(), .version = std::atoll((*token)["version"].string().c_str()), .box = std::move(*box)}, about((*token)["uuid"].string()));
+  auto token = newest_token(file);
+  if (!token) return pass(std::move(token.error()), "read the header of an encrypted volume");
+  auto passphrase = keyring.unwrap(token->wrapped, about(token->uuid));
   if (!passphrase) return std::unexpected(std::move(passphrase.error()));
   const Cleansed first{*passphrase};
   auto dump = call({.argv = {"luksDump", "--dump-volume-key", "--batch-mode", "--key-file", "-", file}, .environment = {}, .working_directory = {}, .before_exec = {}}, *passphrase);
   if (!dump) return pass(std::move(dump.error()), "open an encrypted volume");
   const Cleansed second{*dump};
   return read_key_dump(*dump);
+}
+
+Result<std::int64_t> rewrap_luks(const std::string& file, Keyring& keyring) {
+  auto token = newest_token(file);
+  if (!token) return pass(std::move(token.error()), "read the header of an encrypted volume");
+  const auto current = keyring.current(token->wrapped.key);
+  if (!current) return std::unexpected(current.error());
+  if (token->wrapped.version < *current) {
+    auto passphrase = keyring.unwrap(token->wrapped, about(token->uuid));
+    if (!passphrase) return std::unexpected(std::move(passphrase.error()));
+    const Cleansed first{*passphrase};
+    auto wrapped = keyring.wrap(token->wrapped.key, about(token->uuid), *passphrase);
+    if (!wrapped) return std::unexpected(std::move(wrapped.error()));
+    // The new one is there before the old one goes.
+    if (auto done = import_token(file, *wrapped, token->uuid); !done) return std::unexpected(std::move(done.error()));
+    token->wrapped.version = wrapped->version;
+    token->others.push_back(token->id);
+  }
+  for (const int id : token->others)
+    if (auto done = call({.argv = {"token", "remove", "--token-id", std::to_string(id), file}, .environment = {}, .working_directory = {}, .before_exec = {}}, ""); !done) return pass(std::move(done.error()), "take the older wrapped key of an encrypted volume away");
+  return token->wrapped.version;
 }
 
 Result<void> erase_luks(const std::string& file) {

@@ -59,6 +59,8 @@ class Pool {
   virtual Result<void> grow_file(const std::string& id, std::int64_t size) = 0;
   virtual Result<void> grow_device(const std::string& id, const std::string& device) = 0;  // to its file's size
   virtual Result<void> can_encrypt() = 0;                  // Unsupported: says what is missing
+  virtual Result<std::int64_t> key_version(const std::string& key) = 0;                    // that closes now
+  virtual Result<std::int64_t> rewrap(const std::string& id, bool snapshot) = 0;           // its key is closed by the current version, which is returned
   // Engines: a process for each volume that has one, which outlives this one.
   virtual bool has_engines() = 0;                          // can be started here
   virtual Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) = 0;

@@ -265,6 +265,44 @@ Result<VolumePool::Space> VolumePool::space() {
   const std::lock_guard lock(mutex_);
   return Space{.size = room->size, .free = room->free, .limit = *most, .promised = ledger_.promised()};
 }
+Result<std::size_t> VolumePool::rewrap(std::size_t most) {
+  const std::map<std::string, Entry> all = entries();
+  std::map<std::string, std::int64_t> current;
+  std::size_t left = 0;
+  std::optional<Error> refused;
+  for (const auto& [id, entry] : all) {
+    if (entry.key.empty() || !entry.there) continue;
+    if (!current.contains(entry.key)) {
+      const auto version = pool_.key_version(entry.key);
+      if (!version) return std::unexpected(version.error());
+      current[entry.key] = *version;
+    }
+    Lock lock(mutex_);
+    if (const auto seen = wrapped_.find(id); seen != wrapped_.end() && seen->second >= current[entry.key]) continue;
+    if (most == 0) {
+      ++left;
+      continue;
+    }
+    --most;
+    const Turn turn(*this, lock, id);
+    if (const auto now = ledger_.entries().find(id); now == ledger_.entries().end() || !now->second.there || now->second.owner != entry.owner) continue;
+    lock.unlock();
+    auto version = pool_.rewrap(id, entry.snapshot);
+    lock.lock();
+    if (version) {
+      wrapped_[id] = *version;
+    } else {
+      ++left;
+      refused = std::move(version.error());
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(wrapped_, [&](const auto& one) { return !ledger_.entries().contains(one.first); });
+  }
+  if (refused) return std::unexpected(std::move(*refused));
+  return left;
+}
 Result<void> VolumePool::usable() const {
   const std::lock_guard lock(mutex_);
   return journal_->broken() ? Result<void>(fail(Code::Unavailable, "the pool's journal could not be written: its daemon has to begin anew")) : Result<void>();

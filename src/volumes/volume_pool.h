@@ -2,6 +2,7 @@
 // A pool with its journal: what was answered holds, whoever dies when (docs/design/069-volume-pool.md).
 #pragma once
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -47,6 +48,8 @@ class VolumePool {
   Result<Space> space();
   const std::string& id() const { return ledger_.pool(); }
   std::size_t under_way() const;
+  // Of encrypted ones: those whose keys are closed by an older version of the key that closes them are closed anew, `most` of them at most. How many are left, as far as that is known; errors of the keyring.
+  Result<std::size_t> rewrap(std::size_t most);
   // Unavailable: the journal could not be written once. What is known here may be less than what is on disk: nothing is to be decided on it, and a new one has to be opened.
   Result<void> usable() const;
 
@@ -66,6 +69,7 @@ class VolumePool {
 
   mutable std::mutex mutex_;
   std::condition_variable turn_;
+  std::map<std::string, std::int64_t> wrapped_;  // by id: the version of its key by which it was seen to be closed
   std::set<std::string> busy_;  // ids whose turn somebody has
   Pool& pool_;
   Ledger ledger_;

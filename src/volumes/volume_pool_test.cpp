@@ -388,7 +388,7 @@ TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
     EXPECT_EQ(bytes.find(text), std::string::npos);
     EXPECT_EQ(bytes.substr(0, 4), "LUKS");
     // Its key is disabled: what runs goes on and ends, and nothing begins.
-    auto secret = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
+    kube::Json secret = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
     kube::Json disabled = secret;
     disabled.child("metadata").child("annotations").set(kDisabledKey, "true");
     ASSERT_TRUE(api_.put(kube::resources::secrets, disabled));
@@ -410,6 +410,25 @@ TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
     ASSERT_TRUE(at) << at.error().message;
     EXPECT_EQ(got(pool, "a", at->device), text);
     ASSERT_TRUE(volumes.detach("a", "w0", at->generation));
+    // A new version of the key: all are closed by it, attached or not, and the old one may go.
+    secret = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
+    kube::Json rotated = secret;
+    rotated.child("data").set("v2", base64(std::string(32, 'y')));
+    ASSERT_TRUE(api_.put(kube::resources::secrets, rotated));
+    EXPECT_EQ(volumes.rewrap(1).value_or(99), 2U) << "one after the other";
+    EXPECT_EQ(volumes.rewrap(9).value_or(99), 0U);
+    rotated = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
+    rotated.child("data").erase("v1");
+    ASSERT_TRUE(api_.put(kube::resources::secrets, rotated));
+    EXPECT_EQ(got(pool, "b", twin->device), text) << "what is served knows nothing of it";
+    at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    EXPECT_EQ(got(pool, "a", at->device), text);
+    ASSERT_TRUE(volumes.detach("a", "w0", at->generation));
+    ASSERT_TRUE(create(volumes, "later", 20 * mib, "s"));
+    const auto later = volumes.attach("later", "w0");
+    ASSERT_TRUE(later) << later.error().message;
+    EXPECT_EQ(got(pool, "later", later->device), text) << "its snapshot was closed anew, too";
     // Its key goes with it, whatever is left of its data.
     ASSERT_EQ(::link((folder_ + "/a.volume").c_str(), (folder_ + "/.kept").c_str()), 0);
     ASSERT_TRUE(volumes.remove("a"));
@@ -629,6 +648,8 @@ class SlowPool final : public Pool {
   std::optional<bool> is_used(const std::string& device) override { return locked([&] { return files.is_used(device); }); }
   Result<std::vector<std::string>> ids() override { return locked([&] { return files.ids(); }); }
   Result<void> can_encrypt() override { return {}; }
+  Result<std::int64_t> key_version(const std::string& key) override { return files.key_version(key); }
+  Result<std::int64_t> rewrap(const std::string& id, bool snapshot) override { return files.rewrap(id, snapshot); }
   Result<void> make_part(const std::string& id, std::int64_t size, const std::string& key) override { return slow([&] { return files.make_part(id, size, key); }); }
   Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) override { return slow([&] { return files.copy_part(id, source, of_snapshot, size); }); }
   Result<void> drop_part(const std::string& id) override { return slow([&] { return files.drop_part(id); }); }

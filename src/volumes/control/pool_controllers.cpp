@@ -22,6 +22,7 @@ namespace {
 constexpr auto kWaits = 5s;           // between looks at what does not come by itself
 constexpr auto kLooks = 60s;          // at what is used: its pieces, and whether it is there still
 constexpr auto kBeats = 30s;          // of the VolumePool
+constexpr std::size_t kRewrapped = 16; // at most with each beat
 constexpr auto kRests = 1s;           // between two writes of its status
 
 // What an error of the pool is for an object: waited out, or told and looked at now and then.
@@ -337,6 +338,10 @@ class PoolController final : public Base {
     Json classes = Json::array({Json(api::kLocalFast)});
     if (site_.pool.has_engines()) classes.push(api::kLocalManaged);
     Json status = Json::object({{"id", site_.pool.id()}, {"size", mebibytes(space->size)}, {"free", mebibytes(space->free)}, {"promised", mebibytes(space->promised)}, {"limit", mebibytes(space->limit)}, {"classes", std::move(classes)}, {"volumes", volumes}, {"snapshots", snapshots}});
+    // A few at a time, each beat: a new version of a key is nothing that hurries.
+    std::string keys;
+    if (auto left = site_.pool.rewrap(kRewrapped); !left) keys = left.error().message;
+    else if (*left > 0) keys = fmt::format("{} volumes' keys are to be wrapped by a newer version of theirs", *left);
     const auto nodes = nodes_of(*caches_, site_.name, (*object)["spec"]["nodeSelector"].string());
     Json list = Json::array();
     if (nodes)
@@ -347,6 +352,7 @@ class PoolController final : public Base {
     if (const auto facts = api::read_pool(*object); !told.empty() && told != site_.pool.id() && facts.heard && site_.clock.now() - *facts.heard < api::kPoolSilence) return kube::Next{kBeats};
     if (!nodes) status.set("message", nodes.error().message);
     else if (!told.empty() && told != site_.pool.id()) status.set("message", fmt::format("the pool of this name was {} before", told));
+    else if (!keys.empty()) status.set("message", keys);
     if (!orphans.items().empty()) status.set("orphans", std::move(orphans));
     // What is free moves all the time.
     Json before = (*object)["status"];

@@ -19,8 +19,6 @@ using Limits = blocks::DiskLimits;
 inline constexpr std::int64_t kBlock = 4096;                            // sizes are whole ones
 inline constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;      // of one volume
 
-inline constexpr const char* kServiceKey = "service";                   // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
-
 enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit };
 std::string_view text(What what);
 
