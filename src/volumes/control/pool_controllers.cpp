@@ -222,7 +222,7 @@ Result<std::vector<std::string>> nodes_of(const kube::Caches& caches, const std:
   const auto parsed = kube::LabelSelector::parse(selector);
   if (!parsed) return fail(Code::Invalid, "spec.nodeSelector: " + parsed.error().message);
   caches.of(resources::nodes).each("", [&](const Json& node) {
-    if (selector.empty() ? kube::name_of(node) == pool : parsed->matches(kube::labels_of(node))) out.push_back(kube::name_of(node));
+    if (selector.empty() ? api::pool_name_for(kube::name_of(node)) == pool : parsed->matches(kube::labels_of(node))) out.push_back(kube::name_of(node));
   });
   std::sort(out.begin(), out.end());
   return out;
@@ -371,13 +371,6 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
   out.push_back(std::make_unique<SnapshotController>(site));
   out.push_back(std::make_unique<AttachmentController>(site));
   out.push_back(std::make_unique<PoolController>(site));
-  return out;
-}
-
-kube::Access pool_access() {
-  kube::Access out;
-  for (const kube::Resource& one : {api::kVolumes, api::kSnapshots, api::kAttachments, api::kVolumePools}) out.may({"get", "list", "watch", "update"}, one).may({"update"}, one, "status");
-  out.may({"create"}, api::kVolumePools).may({"get", "list", "watch"}, resources::nodes);
   return out;
 }
 
