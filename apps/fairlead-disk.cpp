@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // fairlead-disk: the engine of one volume (src/disk). Started by fairlead-volumes, and outlives it. Wiring only.
-//   fairlead-disk serve --file FILE --folder DIR --name NAME [--read-only] [--iops N] [--throughput BYTES]
+//   fairlead-disk serve --file FILE --folder DIR --name NAME [--read-only] [--iops N] [--throughput BYTES] [--begins BYTE --key-stdin]
 //   fairlead-disk status|stop --folder DIR
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 
 #include "base/fd.h"
 #include "base/log.h"
@@ -22,7 +24,8 @@ struct Flags {
   std::string file;
   disk::DiskPlace place;
   blocks::DiskLimits limits;
-  bool read_only = false, foreground = false;
+  bool read_only = false, foreground = false, encrypted = false;
+  std::int64_t begins = 0;
 };
 
 int refuse(const std::string& why) {
@@ -31,12 +34,19 @@ int refuse(const std::string& why) {
 }
 
 // `told`: where to say that it serves, or why not.
-int serve(const Flags& flags, Fd told) {
+int serve(const Flags& flags, std::string key, Fd told) {
   const auto tell = [&](const std::string& words) {
     if (told) (void)!::write(told.get(), words.data(), words.size());
     told.reset();
   };
-  auto image = disk::Image::open(flags.file, flags.read_only);
+  std::unique_ptr<disk::Cipher> cipher;
+  if (flags.encrypted) {
+    auto made = disk::Cipher::make(key);
+    OPENSSL_cleanse(key.data(), key.size());
+    if (!made) return tell(made.error().message), 1;
+    cipher = std::move(*made);
+  }
+  auto image = disk::Image::open(flags.file, flags.read_only, flags.begins, std::move(cipher));
   auto done = image ? disk::serve_disk(**image, flags.place, flags.limits, SystemClock(), [&] { tell("ready"); }) : Result<void>(std::unexpected(std::move(image.error())));
   if (done) return 0;
   if (told) tell(done.error().message);
@@ -45,7 +55,7 @@ int serve(const Flags& flags, Fd told) {
 }
 
 // Its parent ends once it serves; what it writes from then on goes to FOLDER.log.
-int in_background(const Flags& flags, char** argv) {
+int in_background(const Flags& flags, std::string key, char** argv) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return refuse("no pipe is to be had");
   Fd hears(ends[0]), tells(ends[1]);
@@ -59,12 +69,13 @@ int in_background(const Flags& flags, char** argv) {
     argv[0][0] = '@';
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC)), log(::open((flags.place.folder + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
     ::dup2(null.get(), 0), ::dup2(null.get(), 1), ::dup2(log ? log.get() : null.get(), 2);
-    const int status = serve(flags, std::move(tells));
+    const int status = serve(flags, std::move(key), std::move(tells));
     if (status == 0) ::unlink((flags.place.folder + ".log").c_str());
     std::fflush(nullptr);
     ::_exit(status);
   }
   tells.reset();
+  OPENSSL_cleanse(key.data(), key.size());
   std::string words;
   char piece[512];
   for (ssize_t got = 0; (got = ::read(hears.get(), piece, sizeof piece)) > 0;) words.append(piece, static_cast<std::size_t>(got));
@@ -98,11 +109,20 @@ int main(int argc, char** argv) {
   serve->add_flag("--read-only", flags.read_only, "refuse writes");
   serve->add_option("--iops", flags.limits.iops, "operations a second; 0: no limit")->check(CLI::NonNegativeNumber);
   serve->add_option("--throughput", flags.limits.bytes_per_second, "bytes a second; 0: no limit")->check(CLI::NonNegativeNumber);
+  serve->add_option("--begins", flags.begins, "byte of the file at which the data begins")->check(CLI::NonNegativeNumber);
+  serve->add_flag("--key-stdin", flags.encrypted, "the data is encrypted (AES-256-XTS, sectors of 4096 bytes); the 64 bytes of the key come by stdin");
   serve->add_flag("--foreground", flags.foreground, "stay");
   CLI11_PARSE(app, argc, argv);
   fairlead::start_logging("fairlead-disk", "info");
   if (!flags.place.folder.starts_with('/')) return fairlead::refuse("--folder: an absolute path is expected");
   if (status->parsed()) return fairlead::ask(flags, fairlead::blocks::DiskRequest::Do::Status);
   if (stop->parsed()) return fairlead::ask(flags, fairlead::blocks::DiskRequest::Do::Stop);
-  return flags.foreground ? fairlead::serve(flags, fairlead::Fd()) : fairlead::in_background(flags, argv);
+  // Neither an argument nor the environment, which others can read.
+  std::string key(flags.encrypted ? fairlead::disk::Cipher::kKey : 0, '\0');
+  for (std::size_t got = 0; got < key.size();) {
+    const ssize_t n = ::read(0, key.data() + got, key.size() - got);
+    if (n <= 0) return fairlead::refuse("--key-stdin: 64 bytes are expected");
+    got += static_cast<std::size_t>(n);
+  }
+  return flags.foreground ? fairlead::serve(flags, std::move(key), fairlead::Fd()) : fairlead::in_background(flags, std::move(key), argv);
 }

@@ -24,6 +24,7 @@
 #include "volumes/control/pool_controllers.h"
 #include "volumes/device_links.h"
 #include "volumes/file_pool.h"
+#include "volumes/keyring.h"
 #include "volumes/metrics.h"
 #include "volumes/pool_place.h"
 
@@ -89,19 +90,20 @@ int serve(Flags flags) {
   if (flags.metrics != "off" && (port < 0 || port > 65535)) return refuse(fmt::format("--metrics {}: ADDRESS:PORT or off is expected", flags.metrics), 2);
   if (::geteuid() != 0) return refuse("must be run as root: it makes loop devices");
   if (auto done = volumes::prepare_place(flags.place); !done) return refuse(done.error().message);
-  if (flags.engine.empty())
-    if (auto beside = program_beside("fairlead-disk"); beside && ::access(beside->c_str(), X_OK) == 0) flags.engine = std::move(*beside);
-  auto files = volumes::open_file_pool(flags.place.folder, flags.engine == "off" ? "" : flags.engine);
-  if (!files) return refuse(files.error().message);
-  auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
-  if (!journal) return refuse(journal.error().message);
-  auto pool = volumes::VolumePool::open(**files, std::move(*journal));
-  if (!pool) return refuse(pool.error().message + "; nothing is changed, and what is attached goes on");
   auto config = kube::load_config({.kubeconfig = flags.kubeconfig, .context = flags.context, .environment = environment});
   if (!config) return refuse(config.error().message);
   config->rest.user_agent = "fairlead-volumes/" FAIRLEAD_VERSION;
   auto api = kube::RestApi::make(config->rest);
   if (!api) return refuse(api.error().message);
+  const auto keyring = volumes::api_keyring(**api);
+  if (flags.engine.empty())
+    if (auto beside = program_beside("fairlead-disk"); beside && ::access(beside->c_str(), X_OK) == 0) flags.engine = std::move(*beside);
+  auto files = volumes::open_file_pool(flags.place.folder, flags.engine == "off" ? "" : flags.engine, keyring.get());
+  if (!files) return refuse(files.error().message);
+  auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
+  if (!journal) return refuse(journal.error().message);
+  auto pool = volumes::VolumePool::open(**files, std::move(*journal));
+  if (!pool) return refuse(pool.error().message + "; nothing is changed, and what is attached goes on");
   const SystemClock clock;
   // Two pools of one name would answer for the same objects.
   if (const auto there = (*api)->get(api::kVolumePools, {"", flags.name}); there)

@@ -195,7 +195,7 @@ program fairlead-volumes fairlead-disk
 program fairlead-volumes fairlead-csi
 unit fairlead-volumes
 readme fairlead-volumes "$root/docs/volumes.md"
-finish fairlead-volumes Apache-2.0 'e2fsprogs, xfsprogs, init-system-helpers (>= 1.54~)' '' 'control plane of AI training clusters: block volumes' \
+finish fairlead-volumes Apache-2.0 'cryptsetup-bin, e2fsprogs, xfsprogs, init-system-helpers (>= 1.54~)' '' 'control plane of AI training clusters: block volumes' \
   'Keeps the volumes of this machine in a pool on XFS: snapshots, copies, growth, attachment to nodes. With the CSI driver csi.fairlead.dev. Volumes stay attached while it is restarted or upgraded.'
 
 program fairlead-slurm fairlead-slurm

@@ -101,11 +101,14 @@ spec:
             required: [pool, size]
             x-kubernetes-validations:
             - {rule: "self.pool == oldSelf.pool && self.class == oldSelf.class", message: "a volume stays in its pool and its class: make another from a snapshot"}
+            - {rule: "self.encrypted == oldSelf.encrypted && has(self.key) == has(oldSelf.key) && (!has(self.key) || self.key == oldSelf.key)", message: "whether a volume is encrypted, and by which key, does not change: make another"}
             - {rule: "has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)", message: "what a volume was made of does not change"}
             properties:
               pool: {type: string, minLength: 1, maxLength: 63}
               class: {type: string, enum: [local-fast, local-managed], default: local-fast, description: "local-fast: shown by the kernel alone. local-managed: by a process of its own, which holds it to its limits."}
               size: {x-kubernetes-int-or-string: true, description: "1Gi to 64Ti, in whole MiB. A larger one grows it while it is used; it never shrinks."}
+              encrypted: {type: boolean, default: false, description: "Its data lies on disk encrypted (LUKS2, AES-256-XTS), by a key of its own. Of class local-managed; what is made of an encrypted one is so, too."}
+              key: {type: string, minLength: 1, maxLength: 63, description: "That opens its own key: a Secret in namespace fairlead-volume-keys. Left out: the service's."}
               iops: {type: integer, format: int64, minimum: 0, maximum: 10000000, description: "Operations of up to 256 KiB a second, of class local-managed; 0: no limit. It can change while the volume is used."}
               throughput: {x-kubernetes-int-or-string: true, description: "MiB a second, or a quantity (125Mi), of class local-managed; 0: no limit. It can change while the volume is used."}
               source:
@@ -130,6 +133,7 @@ spec:
               device: {type: string}
               iops: {type: integer, format: int64, description: The limits in force.}
               throughputBytes: {type: integer, format: int64}
+              key: {type: string, description: By which it is encrypted.}
               message: {type: string}
 )yaml";
 
@@ -177,6 +181,7 @@ spec:
               poolID: {type: string}
               sizeBytes: {type: integer, format: int64}
               takenAt: {type: string, format: date-time}
+              key: {type: string, description: By which it is encrypted.}
               stallMilliseconds: {type: integer, format: int64, description: How long it took; writers waited for so long at most.}
               message: {type: string}
 )yaml";
@@ -315,6 +320,9 @@ Result<VolumeSpec> read_volume(const Json& object) {
   if (!throughput) return fail(Code::Invalid, "spec." + throughput.error().message);
   if (out.klass == kLocalFast && (*iops > 0 || *throughput > 0)) return fail(Code::Invalid, fmt::format("spec.class: {} limits nothing: iops and throughput are of class {}", kLocalFast, kLocalManaged));
   out.iops = *iops, out.throughput = *throughput;
+  out.encrypted = spec["encrypted"].boolean(), out.key = spec["key"].string();
+  if (out.encrypted && out.klass == kLocalFast) return fail(Code::Invalid, fmt::format("spec.encrypted: class {} encrypts nothing: it is of class {}", kLocalFast, kLocalManaged));
+  if (!out.key.empty() && (!out.encrypted || !is_volume_name(out.key))) return fail(Code::Invalid, out.encrypted ? "spec.key: the name of a key is expected" : "spec.key: of what is encrypted (spec.encrypted)");
   if (!out.from_volume.empty() && !out.from_snapshot.empty()) return fail(Code::Invalid, "spec.source: one of volume and snapshot is expected");
   for (const std::string& source : {out.from_volume, out.from_snapshot})
     if (!source.empty() && !is_volume_name(source)) return fail(Code::Invalid, "spec.source: a name is expected");
@@ -334,6 +342,8 @@ Json new_volume(const std::string& name, const VolumeSpec& spec) {
   if (!spec.from_volume.empty()) body.set("source", Json::object({{"volume", spec.from_volume}}));
   if (!spec.from_snapshot.empty()) body.set("source", Json::object({{"snapshot", spec.from_snapshot}}));
   if (spec.iops > 0) body.set("iops", spec.iops);
+  if (spec.encrypted) body.set("encrypted", true);
+  if (!spec.key.empty()) body.set("key", spec.key);
   if (spec.throughput > 0) body.set("throughput", print_volume_size(spec.throughput));
   return new_object(kVolumes, name, std::move(body));
 }

@@ -34,6 +34,8 @@ struct VolumeSpec {
   std::int64_t size = 0;                          // bytes, whole MiB
   std::string from_volume, from_snapshot;         // one at most: whose content it begins with
   std::int64_t iops = 0, throughput = 0;          // operations and bytes a second, of local-managed; 0: no limit
+  bool encrypted = false;                         // of local-managed
+  std::string key;                                // by which its own key is wrapped; empty: the service's
   friend bool operator==(const VolumeSpec&, const VolumeSpec&) = default;
 };
 // Invalid: names the field.

@@ -64,6 +64,17 @@ TEST(Volume, LimitsAreOfAClassThatHoldsThem) {
   EXPECT_EQ(parse_iops(Json("100")).value(), 100);
 }
 
+TEST(Volume, WhatIsEncryptedIsOfAClassThatDoesIt) {
+  VolumeSpec spec{.pool = "a", .klass = kLocalManaged, .size = 5 * gib, .from_volume = {}, .from_snapshot = {}, .iops = 0, .throughput = 0, .encrypted = true, .key = "mine"};
+  EXPECT_EQ(read_volume(new_volume("data", spec)).value(), spec);
+  spec.encrypted = false;
+  EXPECT_THAT(read_volume(new_volume("data", spec)).error().message, HasSubstr("spec.key"));
+  spec.encrypted = true, spec.klass = kLocalFast;
+  EXPECT_THAT(read_volume(new_volume("data", spec)).error().message, HasSubstr("spec.encrypted"));
+  spec.klass = kLocalManaged, spec.key = "../x";
+  EXPECT_THAT(read_volume(new_volume("data", spec)).error().message, HasSubstr("name of a key"));
+}
+
 TEST(Volume, NamesForWhatClientsCallByAnyText) {
   EXPECT_EQ(name_for("pvc-1", "vol-"), "pvc-1");
   const std::string made = name_for(std::string(129, 'x'), "vol-");

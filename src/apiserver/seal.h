@@ -7,13 +7,9 @@
 #include <string_view>
 
 #include "apiserver/store/store.h"
+#include "base/box.h"
 
 namespace fairlead::apiserver {
-
-// AES-256-GCM: nonce, ciphertext, tag. `key` is 32 bytes, `nonce` kBoxNonce bytes that were never used with it; `about` has to be the same when it is opened.
-inline constexpr std::size_t kBoxNonce = 12;
-std::string close_box(std::string_view key, std::string_view about, std::string_view plain, const std::string& nonce);
-Result<std::string> open_box(std::string_view key, std::string_view about, std::string_view box);  // Internal: another key, about something else, or damaged
 
 class Seal {
  public:

@@ -20,10 +20,10 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Options {
-  std::string name, other, size, pool, klass, snapshot_name, from_volume, from_snapshot, iops, throughput;
+  std::string name, other, size, pool, klass, key, snapshot_name, from_volume, from_snapshot, iops, throughput;
   std::vector<std::string> names, tags;
   double timeout = 60, max_stall = 1;
-  bool read_only = false, wait = true, dry_run = false, yes = false;
+  bool encrypt = false, read_only = false, wait = true, dry_run = false, yes = false;
 };
 
 std::string text_of(const kube::Resource& resource, const std::string& name) { return fmt::format("{} {}", resource.kind == "Snapshot" ? "snapshot" : resource.kind == "Attachment" ? "attachment" : "volume", name); }
@@ -131,10 +131,12 @@ Result<int> create(Context& context, const Options& options) {
   const auto iops = api::parse_iops(options.iops.empty() ? Json() : Json(options.iops)), throughput = api::parse_throughput(options.throughput.empty() ? Json() : Json(options.throughput));
   if (!iops || !throughput) return fail(Code::Invalid, "--" + (iops ? throughput : iops).error().message);
   const bool limited = *iops > 0 || *throughput > 0;
-  const std::string klass = !options.klass.empty() ? options.klass : limited ? api::kLocalManaged : api::kLocalFast;
+  const bool encrypted = options.encrypt || !options.key.empty();
+  const std::string klass = !options.klass.empty() ? options.klass : limited || encrypted ? api::kLocalManaged : api::kLocalFast;
   if (!api::is_volume_class(klass)) return fail(Code::Invalid, fmt::format("--class {}: {} or {} is expected", klass, api::kLocalFast, api::kLocalManaged));
+  if (encrypted && klass == api::kLocalFast) return fail(Code::Invalid, fmt::format("--class {} encrypts nothing: --encrypt is of class {}", klass, api::kLocalManaged));
   if (limited && klass == api::kLocalFast) return fail(Code::Invalid, fmt::format("--class {} limits nothing: --iops and --throughput are of class {}", klass, api::kLocalManaged));
-  api::VolumeSpec spec{.pool = options.pool, .klass = klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot, .iops = *iops, .throughput = *throughput};
+  api::VolumeSpec spec{.pool = options.pool, .klass = klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot, .iops = *iops, .throughput = *throughput, .encrypted = encrypted, .key = options.key};
   // A copy is in the pool of what it is of, and has its size unless told.
   if (const std::string& source = options.from_volume.empty() ? options.from_snapshot : options.from_volume; !source.empty()) {
     auto from = find(*session, options.from_volume.empty() ? api::kSnapshots : api::kVolumes, source);
@@ -143,6 +145,8 @@ Result<int> create(Context& context, const Options& options) {
     if (!spec.pool.empty() && spec.pool != pool) return fail(Code::Invalid, fmt::format("{} is in pool {}: copies are made there", source, pool));
     spec.pool = pool;
     spec.size = (*from)["status"]["sizeBytes"].integer();
+    // What is encrypted stays so, by its key.
+    if (options.klass.empty() && !(*from)["status"]["key"].string().empty()) spec.klass = api::kLocalManaged;
   }
   if (!options.size.empty()) {
     const auto size = api::parse_volume_size(Json(options.size));
@@ -428,6 +432,8 @@ void add_volume(CLI::App& app, Context& context) {
             one.add_option("--size", options.size, "1Gi to 64Ti; that of what it is made of, if there is such");
             one.add_option("--pool", options.pool, "see `fairlead volume pools`");
             one.add_option("--class", options.klass, "local-fast (default), or local-managed: held to --iops and --throughput by a process of its own");
+            one.add_flag("--encrypt", options.encrypt, "its data lies on disk encrypted, by a key of its own that the site's key opens; makes it local-managed");
+            one.add_option("--key", options.key, "another key than the site's: a Secret in namespace fairlead-volume-keys (docs/volumes.md); encrypts");
             one.add_option("--iops", options.iops, "operations of up to 256 KiB a second, 100 at least; makes it local-managed");
             one.add_option("--throughput", options.throughput, "MiB a second, or with its unit (1Gi); makes it local-managed");
             one.add_option("--from-snapshot", options.from_snapshot, "begin with what this snapshot holds")->type_name("NAME");

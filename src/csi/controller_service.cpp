@@ -151,7 +151,7 @@ Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest
   Parameters parameters;
   if (auto status = read_parameters(request->parameters(), parameters); !status.ok()) return status;
   if (auto status = read_mutable(request->mutable_parameters(), parameters); !status.ok()) return status;
-  api::VolumeSpec spec{.pool = parameters.pool, .klass = parameters.klass, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = parameters.iops.value_or(0), .throughput = parameters.throughput.value_or(0)};
+  api::VolumeSpec spec{.pool = parameters.pool, .klass = parameters.klass, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = parameters.iops.value_or(0), .throughput = parameters.throughput.value_or(0), .encrypted = parameters.encrypted, .key = parameters.key};
   std::int64_t least = 0;
   std::string source_pool;
   if (request->has_volume_content_source()) {
@@ -186,7 +186,7 @@ Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest
     const auto& range = request->capacity_range();
     const auto same = api::read_volume(*there);
     const bool fits = size >= range.required_bytes() && (range.limit_bytes() == 0 || size <= range.limit_bytes());
-    if (requested_name(*there) != request->name() || !same || !fits || same->from_volume != spec.from_volume || same->from_snapshot != spec.from_snapshot || same->klass != spec.klass || (!parameters.pool.empty() && same->pool != parameters.pool))
+    if (requested_name(*there) != request->name() || !same || !fits || same->from_volume != spec.from_volume || same->from_snapshot != spec.from_snapshot || same->klass != spec.klass || same->encrypted != spec.encrypted || same->key != spec.key || (!parameters.pool.empty() && same->pool != parameters.pool))
       return refuse(StatusCode::ALREADY_EXISTS, fmt::format("volume {} is there, and is another: {}{}", name, print(Bytes{size}), same && !same->from_snapshot.empty() ? " of " + same->from_snapshot : ""));
     if (kube::deleting(*there)) return refuse(StatusCode::ABORTED, fmt::format("volume {} is being deleted", name));
     std::vector<std::string> preferred, allowed;

@@ -104,15 +104,21 @@ Status read_parameters(const Map& parameters, Parameters& out) {
   for (const auto& [key, value] : parameters) {
     if (key == "class") out.klass = value;
     else if (key == "pool") out.pool = value;
-    else if (read_limit(key, value, out, wrong)) {}
+    else if (key == "key") out.key = value;
+    else if (key == "encrypted") {
+      if (value != "true" && value != "false") wrong = "encrypted: true or false is expected";
+      out.encrypted = value == "true";
+    } else if (read_limit(key, value, out, wrong)) {}
     // What the provisioner tells of the claim (--extra-create-metadata) is good to know where the volume is looked at.
     else if (key.starts_with("csi.storage.k8s.io/")) {
       if (const std::string name = key.substr(19); name == "pvc/name" || name == "pvc/namespace" || name == "pv/name") out.tags[name] = value.substr(0, 256);
-    } else return invalid(fmt::format("parameters: there is no \"{}\"; class, pool, iops and throughput are what there is", key.substr(0, 60)));
+    } else return invalid(fmt::format("parameters: there is no \"{}\"; class, pool, encrypted, key, iops and throughput are what there is", key.substr(0, 60)));
   }
   if (!api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} and {} are what there is", out.klass.substr(0, 40), api::kLocalFast, api::kLocalManaged));
   if (!wrong.empty()) return invalid("parameters: " + wrong);
   if (auto status = limits_fit(out, "parameters"); !status.ok()) return status;
+  if (out.encrypted && out.klass == api::kLocalFast) return invalid(fmt::format("parameters: encrypted: it is of class {}", api::kLocalManaged));
+  if (!out.key.empty() && (!out.encrypted || !api::is_volume_name(out.key))) return invalid("parameters: key: the name of a key is expected, and encrypted: \"true\"");
   if (!out.pool.empty() && !api::is_volume_name(out.pool)) return invalid("parameters: pool: the name of a pool is expected");
   return Status::OK;
 }

@@ -44,6 +44,8 @@ Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::in
 struct Parameters {
   std::string klass = api::kLocalFast, pool;
   std::map<std::string, std::string> tags;
+  bool encrypted = false;
+  std::string key;
   std::optional<std::int64_t> iops, throughput;  // of class local-managed; throughput: bytes a second
 };
 using Map = google::protobuf::Map<std::string, std::string>;

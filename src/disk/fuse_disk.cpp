@@ -104,7 +104,7 @@ void write(fuse_req_t request, fuse_ino_t, const char* data, std::size_t size, o
   if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, ENOSPC));
   disk.limiter.admit(static_cast<std::int64_t>(size));
   if (reinterpret_cast<std::uintptr_t>(data) % Image::kSector != 0) data = static_cast<const char*>(std::memcpy(buffer(), data, size));  // another libfuse, which puts it elsewhere
-  if (const int error = disk.image.write(data, size, at); error != 0) return void(fuse_reply_err(request, error));
+  if (const int error = disk.image.write(data, size, at, buffer()); error != 0) return void(fuse_reply_err(request, error));
   count(disk.writes, 1), count(disk.written_bytes, static_cast<std::int64_t>(size));
   fuse_reply_write(request, size);
 }

@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "disk/cipher.h"
 
 namespace fairlead::disk {
 
@@ -15,25 +16,28 @@ namespace fairlead::disk {
 class Image {
  public:
   static constexpr std::int64_t kSector = 4096;
-  // Conflict: another process serves it. The lock is of the open file and goes with the process.
-  static Result<std::unique_ptr<Image>> open(const std::string& path, bool read_only);
+  // Conflict: another process serves it. The lock is of the open file and goes with the process. `begins`: the byte of the file at which the data begins; cipher: none: it lies there as it is.
+  static Result<std::unique_ptr<Image>> open(const std::string& path, bool read_only, std::int64_t begins = 0, std::unique_ptr<Cipher> cipher = nullptr);
 
   std::int64_t size() const { return size_; }
   bool read_only() const { return read_only_; }
   bool failed() const { return failed_; }
   Result<std::int64_t> look_again();  // at the size, which others raise
   int read(char* into, std::size_t size, std::int64_t at);
-  int write(const char* from, std::size_t size, std::int64_t at);
+  // room: of as many bytes as are written, aligned like them; used where they are not written as they are.
+  int write(const char* from, std::size_t size, std::int64_t at, char* room);
   std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too
   // What was written before is durable. Once that has failed it fails for ever: the kernel may have dropped what it could not write, and says so once (fsync(2), "fsyncgate").
   int sync();
 
  private:
-  Image(Fd fd, std::string path, std::int64_t size, bool read_only) : fd_(std::move(fd)), path_(std::move(path)), read_only_(read_only), size_(size) {}
+  Image(Fd fd, std::string path, std::int64_t size, bool read_only, std::int64_t begins, std::unique_ptr<Cipher> cipher) : fd_(std::move(fd)), path_(std::move(path)), read_only_(read_only), begins_(begins), cipher_(std::move(cipher)), size_(size) {}
   const Fd fd_;
   const std::string path_;
   const bool read_only_;
+  const std::int64_t begins_;
+  const std::unique_ptr<Cipher> cipher_;
   std::atomic<std::int64_t> size_;
   std::atomic<bool> failed_ = false;
 };

@@ -35,7 +35,7 @@ TEST_F(ImageTest, HoldsWhatIsWrittenAndOneProcessHasIt) {
   ASSERT_TRUE(image) << image.error().message;
   EXPECT_THAT(Image::open(path_, true).error().message, HasSubstr("served by another process"));
   std::memset(block_, 'x', 8192);
-  EXPECT_EQ((*image)->write(block_, 8192, 4096), 0);
+  EXPECT_EQ((*image)->write(block_, 8192, 4096, nullptr), 0);
   EXPECT_EQ((*image)->sync(), 0);
   std::memset(block_, 0, 8192);
   EXPECT_EQ((*image)->read(block_, 4096, 8192), 0);
@@ -44,9 +44,41 @@ TEST_F(ImageTest, HoldsWhatIsWrittenAndOneProcessHasIt) {
   EXPECT_EQ((*image)->read(block_, 8192, 4096), 0);
   EXPECT_EQ(block_[0], 'x');
   EXPECT_EQ(block_[4096], 0);
-  for (const auto& [size, at] : {std::pair<std::size_t, std::int64_t>{512, 0}, {4096, 512}}) EXPECT_EQ((*image)->write(block_, size, at), EINVAL);
+  for (const auto& [size, at] : {std::pair<std::size_t, std::int64_t>{512, 0}, {4096, 512}}) EXPECT_EQ((*image)->write(block_, size, at, nullptr), EINVAL);
   EXPECT_EQ((*image)->read(block_ + 8, 4096, 0), EINVAL);
   EXPECT_EQ((*image)->read(block_, 4096, 1 << 20), EIO) << "beyond its end";
+}
+
+// The same as dm-crypt: sectors of 4096 bytes, the tweak counts 512 bytes from where the data begins.
+TEST_F(ImageTest, WhatIsEncryptedLiesOnDiskAsNothingThatWasWritten) {
+  std::string key(64, '\0');
+  EXPECT_EQ(Cipher::make(key).error().code, Code::Invalid) << "two halves that are the same";
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<char>(i);
+  auto image = Image::open(path_, false, 64 << 10, *Cipher::make(key));
+  ASSERT_TRUE(image) << image.error().message;
+  EXPECT_EQ((*image)->size(), (1 << 20) - (64 << 10));
+  char* const room = static_cast<char*>(std::aligned_alloc(4096, 8192));
+  std::memset(block_, 'x', 8192);
+  EXPECT_EQ((*image)->write(block_, 8192, 4096, room), 0);
+  EXPECT_EQ((*image)->sync(), 0);
+  std::memset(block_, 0, 8192);
+  EXPECT_EQ((*image)->read(block_, 8192, 4096), 0);
+  EXPECT_EQ(std::string(block_, 8192), std::string(8192, 'x'));
+  const std::string file = read_file(path_).value();
+  EXPECT_EQ(file.find("xxxx"), std::string::npos);
+  EXPECT_NE(file.substr((64 << 10) + 4096, 4096), file.substr((64 << 10) + 8192, 4096)) << "each sector otherwise";
+  EXPECT_EQ((*image)->read(block_, 4096, 0), 0);
+  EXPECT_EQ(std::string(block_, 4096), std::string(4096, '\0')) << "what was never written is zeros";
+  EXPECT_EQ((*image)->zero(4096, 4096, true), 0);
+  EXPECT_EQ((*image)->read(block_, 8192, 4096), 0);
+  EXPECT_EQ(std::string(block_, 4096), std::string(4096, '\0')) << "what was given back, too";
+  EXPECT_EQ(std::string(block_ + 4096, 4096), std::string(4096, 'x'));
+  image->reset();
+  key[0] = 9;
+  auto other = Image::open(path_, false, 64 << 10, *Cipher::make(key));
+  EXPECT_EQ((*other)->read(block_, 4096, 8192), 0);
+  EXPECT_NE(block_[0], 'x') << "another key";
+  std::free(room);
 }
 
 TEST_F(ImageTest, GrowsAndNeverShrinks) {
@@ -63,7 +95,7 @@ TEST_F(ImageTest, ReadOnlyIsSo) {
   auto image = Image::open(path_, true);
   ASSERT_TRUE(image);
   std::memset(block_, 0, 4096);
-  EXPECT_EQ((*image)->write(block_, 4096, 0), EROFS);
+  EXPECT_EQ((*image)->write(block_, 4096, 0, nullptr), EROFS);
   EXPECT_EQ((*image)->zero(0, 4096, true), EROFS);
   EXPECT_EQ((*image)->read(block_, 4096, 0), 0);
   image->reset();

@@ -49,14 +49,14 @@ class Ec2 {
     const std::string zone = text("AvailabilityZone"), snapshot = text("SnapshotId"), type = text("VolumeType").empty() ? "gp3" : text("VolumeType"), token = text("ClientToken");
     const auto limits = read_limits();
     if (!limits) return std::unexpected(limits.error());
-    for (const char* const not_yet : {"Encrypted", "MultiAttachEnabled"})
-      if (text(not_yet) == "true") return refuse("UnsupportedOperation", fmt::format("{}: volumes of class {} are not", not_yet, api::kLocalFast));
-    if (!text("KmsKeyId").empty()) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: volumes of class {} are not encrypted", api::kLocalFast));
+    if (text("MultiAttachEnabled") == "true") return refuse("UnsupportedOperation", "MultiAttachEnabled: one node at a time has a volume");
+    if (!text("KmsKeyId").empty()) return refuse("UnsupportedOperation", "KmsKeyId: volumes are encrypted by the service's key (Encrypted)");
+    const bool encrypted = text("Encrypted") == "true";
     if (std::find(types.begin(), types.end(), type) == types.end()) return refuse("UnknownVolumeType", fmt::format("Unknown volume type '{}'", cut(type, 40)));
     if (zone.empty()) return refuse("MissingParameter", "AvailabilityZone: the name of a pool is expected (DescribeAvailabilityZones)");
     if (text("Size").empty() && snapshot.empty()) return refuse("MissingParameter", "Size or SnapshotId is expected");
     // Whose limits are named is held to them.
-    api::VolumeSpec spec{.pool = zone, .klass = limits->iops || limits->throughput ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0)};
+    api::VolumeSpec spec{.pool = zone, .klass = limits->iops || limits->throughput || encrypted ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0), .encrypted = encrypted};
     if (!snapshot.empty()) {
       const auto from = one_by_id(api::kSnapshots, "snap-", snapshot);
       // Before anything is told of it.
@@ -65,6 +65,7 @@ class Ec2 {
       if ((*from)["spec"]["pool"].string() != zone) return wrong(fmt::format("Snapshot {} is in zone {}: volumes are made of it there", snapshot, (*from)["spec"]["pool"].string()));
       if ((*from)["status"]["phase"].string() != "Ready") return refuse("IncorrectState", fmt::format("Snapshot {} is not completed", snapshot));
       spec.from_snapshot = kube::name_of(*from);
+      if (!(*from)["status"]["key"].string().empty()) spec.klass = api::kLocalManaged, spec.encrypted = true, spec.key = (*from)["status"]["key"].string() == "service" ? "" : (*from)["status"]["key"].string();
       spec.size = (*from)["status"]["sizeBytes"].integer();
     }
     if (!text("Size").empty()) {
@@ -430,14 +431,15 @@ class Ec2 {
                   element("status", kube::deleting(one) ? "detaching" : one["status"]["phase"].string() == "Attached" ? "attached" : "attaching") + element("attachTime", one["metadata"]["creationTimestamp"].string()) + element("deleteOnTermination", "false") + "</item>";
     }
     return element("volumeId", id) + element("size", gib_of(size_of(volume))) + element("snapshotId", source_snapshot(volume)) + element("availabilityZone", volume["spec"]["pool"].string()) + element("status", volume_status(volume)) +
-           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", "false") + element("multiAttachEnabled", "false");
+           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", is_encrypted(volume) ? "true" : "false") + element("multiAttachEnabled", "false");
   }
   std::string snapshot_xml(const Json& one) const {
     const std::string status = snapshot_status(one);
     return element("snapshotId", api::ec2_id(kube::name_of(one), "snap-")) + element("volumeId", api::ec2_id(one["spec"]["volume"].string(), "vol-")) + element("status", status) + element("startTime", one["status"].has("takenAt") ? one["status"]["takenAt"].string() : one["metadata"]["creationTimestamp"].string()) +
-           element("progress", status == "completed" ? "100%" : "0%") + element("ownerId", call_.site.account) + element("volumeSize", gib_of(one["status"]["sizeBytes"].integer())) + element("description", one["metadata"]["annotations"][description_note].string()) + element("encrypted", "false") + tags_xml(one) +
+           element("progress", status == "completed" ? "100%" : "0%") + element("ownerId", call_.site.account) + element("volumeSize", gib_of(one["status"]["sizeBytes"].integer())) + element("description", one["metadata"]["annotations"][description_note].string()) + element("encrypted", one["status"]["key"].string().empty() ? "false" : "true") + tags_xml(one) +
            element("storageTier", "standard");
   }
+  static bool is_encrypted(const Json& volume) { return volume["spec"]["encrypted"].boolean() || !volume["status"]["key"].string().empty(); }
   // Throughput in MiB a second.
   static std::string limits_xml(const Json& volume, const char* iops_name, const char* throughput_name) {
     const auto iops = api::parse_iops(volume["spec"]["iops"]), throughput = api::parse_throughput(volume["spec"]["throughput"]);

@@ -103,6 +103,22 @@ TEST_F(Ec2Face, LimitsAreThoseOfAVolumeThatIsHeldToThem) {
   EXPECT_EQ(inside(say("ModifyVolume", {{"VolumeId", id}, {"Throughput", "fast"}}).body, "Code"), "InvalidParameterValue");
 }
 
+TEST_F(Ec2Face, WhatIsEncryptedStaysSo) {
+  const auto made = say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Encrypted", "true"}});
+  EXPECT_EQ(inside(made.body, "encrypted"), "true") << made.body;
+  const std::string id = inside(made.body, "volumeId");
+  EXPECT_EQ(site.api.get(api::kVolumes, {"", id}).value()["spec"]["class"].string(), api::kLocalManaged);
+  world();
+  const std::string snapshot = inside(say("CreateSnapshot", {{"VolumeId", id}}).body, "snapshotId");
+  world();
+  for (auto [key, one] : std::map(site.api.all("snapshots"))) {
+    one.child("status").set("key", "service");
+    ASSERT_TRUE(site.api.put(api::kSnapshots, one));
+  }
+  EXPECT_EQ(inside(say("DescribeSnapshots", {{"SnapshotId.1", snapshot}}).body, "encrypted"), "true");
+  EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}}).body, "encrypted"), "true");
+}
+
 TEST_F(Ec2Face, WhoHoldsAVolumeIsTold) {
   const std::string id = inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}}).body, "volumeId");
   world();
@@ -125,7 +141,7 @@ TEST_F(Ec2Face, WhatCannotBeIsRefusedInItsWords) {
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "there"}, {"Size", "2"}}), "InvalidZone.NotFound");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "200"}}), "InsufficientVolumeCapacity");
   for (const char* size : {"0", "-1", "x", "99999999999999999999", "65537"}) EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", size}}), "InvalidParameterValue") << size;
-  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Encrypted", "true"}}), "UnsupportedOperation");
+  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"KmsKeyId", "alias/mine"}, {"Encrypted", "true"}}), "UnsupportedOperation");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"VolumeType", "gold"}}), "UnknownVolumeType");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Iops", "5"}}), "InvalidParameterValue");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"DryRun", "true"}}), "DryRunOperation");

@@ -17,6 +17,7 @@ class FakePool final : public Pool {
     std::string content;              // stands for all of its bytes
     std::int64_t size = 0;
     bool ours = true;
+    std::string key;                  // by which it is encrypted
   };
   std::map<std::string, File> files;  // by name: "a.volume"
   std::map<std::string, std::pair<std::string, DeviceSeen>> devices;  // by name: the volume that it shows
@@ -24,6 +25,7 @@ class FakePool final : public Pool {
   std::int64_t size = 1'000'000 * 4096LL;
   std::function<bool(bool after)> dies;  // asked before and after each step
   std::function<bool()> full;            // asked where room is needed
+  bool no_key = false;                   // keys are disabled
   int next_device = 0;
 
   Result<std::string> id() override { return "00000000-0000-4000-8000-000000000001"; }
@@ -47,11 +49,13 @@ class FakePool final : public Pool {
       if (const std::string id = name.substr(0, name.find('.')); out.empty() || out.back() != id) out.push_back(id);
     return out;
   }
-  Result<void> make_part(const std::string& id, std::int64_t bytes) override {
+  Result<void> can_encrypt() override { return {}; }
+  Result<void> make_part(const std::string& id, std::int64_t bytes, const std::string& key) override {
     return step([&]() -> Result<void> {
       if (full && full()) return fail(Code::Exhausted, "no space left on device");
       if (files.contains(id + ".part")) return fail(Code::Exists, "it is there");
-      files[id + ".part"] = {"", bytes, true};
+      if (!key.empty() && no_key) return fail(Code::Forbidden, "the key is disabled");
+      files[id + ".part"] = {"", bytes, true, key};
       return {};
     }, [&] { half(id); });
   }
@@ -61,7 +65,7 @@ class FakePool final : public Pool {
       if (from == files.end()) return fail(Code::NotFound, source + " is not there");
       if (full && full()) return fail(Code::Exhausted, "no space left on device");
       if (files.contains(id + ".part")) return fail(Code::Exists, "it is there");
-      files[id + ".part"] = {from->second.content, bytes, true};
+      files[id + ".part"] = {from->second.content, bytes, true, from->second.key};
       return {};
     }, [&] { half(id); });
   }
@@ -92,6 +96,7 @@ class FakePool final : public Pool {
   Result<void> start_engine(const std::string& id, bool, const blocks::DiskLimits& limits) override {
     return step([&]() -> Result<void> {
       if (engines.contains(id)) return fail(Code::Conflict, "another serves it");
+      if (!files.at(id + ".volume").key.empty() && no_key) return fail(Code::Forbidden, "the key is disabled");
       engines[id] = {.size = files.at(id + ".volume").size, .limits = limits, .failed = false};
       return {};
     });
@@ -121,7 +126,7 @@ class FakePool final : public Pool {
   Result<void> detach(const std::string&, const std::string& device) override { return step([&]() -> Result<void> { return devices.erase(device), Result<void>(); }); }
 
  private:
-  void half(const std::string& id) { files.try_emplace(id + ".part", File{"half of it", 4096, true}); }
+  void half(const std::string& id) { files.try_emplace(id + ".part", File{"half of it", 4096, true, ""}); }
   template <class Work>
   Result<void> step(Work work, const std::function<void()>& half_done = {}) {
     if (dies && dies(false)) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
+#include <openssl/crypto.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -24,12 +25,14 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
 
 namespace fairlead::volumes {
 namespace {
 
 constexpr const char* mark = "user.fairlead.volume";
+constexpr const char* luks_mark = "user.fairlead.luks";
 constexpr const char* id_file = "pool.id";
 constexpr const char *volume_end = ".volume", *snapshot_end = ".snapshot", *part_end = ".part";
 
@@ -37,7 +40,7 @@ std::unexpected<Error> trouble(int error, const std::string& doing) { return err
 
 class FilePool final : public Pool {
  public:
-  FilePool(std::string folder, Fd fd, std::string id, std::string engine) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)) {}
+  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)), keyring_(keyring) {}
 
   Result<std::string> id() override { return id_; }
 
@@ -69,7 +72,8 @@ class FilePool final : public Pool {
       const bool marked = got > 0 && std::string_view(text, static_cast<std::size_t>(got)) == id, fresh = end == part_end && got < 0 && errno == ENODATA && seen.st_size == 0;
       fsxattr more{};
       struct statx times {};
-      *into = FileSeen{.size = seen.st_size, .ours = S_ISREG(seen.st_mode) && (marked || fresh), .allocated = static_cast<std::int64_t>(seen.st_blocks) * 512, .extents = ::ioctl(file.get(), FS_IOC_FSGETXATTR, &more) == 0 ? static_cast<std::int64_t>(more.fsx_nextents) : 0,
+      const std::int64_t begins = begin_of(file);
+      *into = FileSeen{.size = std::max<std::int64_t>(0, seen.st_size - begins), .ours = S_ISREG(seen.st_mode) && (marked || fresh), .allocated = static_cast<std::int64_t>(seen.st_blocks) * 512, .extents = ::ioctl(file.get(), FS_IOC_FSGETXATTR, &more) == 0 ? static_cast<std::int64_t>(more.fsx_nextents) : 0,
                        .born = ::statx(file.get(), "", AT_EMPTY_PATH, STATX_BTIME, &times) == 0 && (times.stx_mask & STATX_BTIME) != 0 ? times.stx_btime.tv_sec * 1'000'000'000 + times.stx_btime.tv_nsec : 0};
       if (end == volume_end) about = seen;
     }
@@ -99,9 +103,16 @@ class FilePool final : public Pool {
     return std::vector<std::string>(out.begin(), out.end());
   }
 
-  Result<void> make_part(const std::string& id, std::int64_t size) override {
+  Result<void> can_encrypt() override { return keyring_ != nullptr ? Result<void>() : fail(Code::Unsupported, "this pool has no keys: nothing is encrypted in it"); }
+  Result<void> make_part(const std::string& id, std::int64_t size, const std::string& key) override {
     auto file = new_part(id);
-    return file ? finish_part(*file, id, size) : std::unexpected(std::move(file.error()));
+    if (!file) return std::unexpected(std::move(file.error()));
+    if (key.empty()) return finish_part(*file, id, size);
+    if (auto can = can_encrypt(); !can) return can;
+    if (::fsetxattr(file->get(), luks_mark, "1", 1, 0) != 0) return trouble(errno, "mark " + id + part_end);
+    if (auto done = finish_part(*file, id, size + kLuksHeader); !done) return done;
+    if (auto done = format_luks(folder_ + "/" + id + part_end, key, *keyring_); !done) return done;
+    return ::fsync(file->get()) == 0 ? Result<void>() : Result<void>(trouble(errno, "make " + id + part_end));
   }
 
   Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) override {
@@ -114,11 +125,20 @@ class FilePool final : public Pool {
       if (errno == EOPNOTSUPP || errno == EINVAL || errno == EXDEV || errno == ENOTTY) return fail(Code::Unsupported, folder_ + " makes no copies that share their blocks: it has to be on XFS with reflink=1");
       return trouble(errno, "copy " + from);
     }
-    return finish_part(*file, id, size);
+    const std::int64_t begins = begin_of(old);
+    if (begins > 0 && ::fsetxattr(file->get(), luks_mark, "1", 1, 0) != 0) return trouble(errno, "mark " + id + part_end);
+    return finish_part(*file, id, size + begins);
   }
 
   Result<void> drop_part(const std::string& id) override { return unlink(id + part_end); }
-  Result<void> remove(const std::string& id, bool snapshot) override { return unlink(id + (snapshot ? snapshot_end : volume_end)); }
+  Result<void> remove(const std::string& id, bool snapshot) override {
+    const std::string name = id + (snapshot ? snapshot_end : volume_end);
+    const Fd file(::openat(fd_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    // Its key goes first: what the disk keeps of its data is of no use then.
+    if (file && begin_of(file) > 0)
+      if (auto done = erase_luks(folder_ + "/" + name); !done) return done;
+    return unlink(name);
+  }
 
   Result<void> publish(const std::string& id, bool snapshot) override {
     const std::string name = id + (snapshot ? snapshot_end : volume_end);
@@ -130,6 +150,7 @@ class FilePool final : public Pool {
     const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
     struct stat about {};
     if (!file || ::fstat(file.get(), &about) != 0) return fail_errno(errno, "open " + id + volume_end);
+    size += begin_of(file);
     if (about.st_size > size) return fail(Code::Internal, id + " is larger than that: it does not shrink");
     if (::ftruncate(file.get(), size) != 0 || ::fsync(file.get()) != 0) return trouble(errno, "grow " + id);
     return {};
@@ -148,7 +169,20 @@ class FilePool final : public Pool {
     if (auto made = make_dirs(run_folder(), 0700); !made) return made;
     Command command{.argv = {engine_, "serve", "--file", folder_ + "/" + id + volume_end, "--folder", run_folder() + "/" + id, "--name", served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)}, .environment = {}, .working_directory = {}, .before_exec = {}};
     if (read_only) command.argv.push_back("--read-only");
-    auto done = run_checked(std::move(command), std::chrono::seconds(20));
+    std::string key;
+    {
+      const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+      if (!file) return fail_errno(errno, "open " + id + volume_end);
+      if (begin_of(file) > 0) {
+        if (auto can = can_encrypt(); !can) return can;
+        auto opened = open_luks(folder_ + "/" + id + volume_end, *keyring_);
+        if (!opened) return pass(std::move(opened.error()), fmt::format("{} is encrypted", id));
+        key = std::move(*opened);
+        command.argv.insert(command.argv.end(), {"--begins", std::to_string(kLuksHeader), "--key-stdin"});
+      }
+    }
+    auto done = run_checked(std::move(command), std::chrono::seconds(20), key);
+    OPENSSL_cleanse(key.data(), key.size());
     return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "start the engine of " + id));
   }
   // The kernel lets go of the file a moment after the device, and the process of the volume's file a moment after its answer.
@@ -203,6 +237,11 @@ class FilePool final : public Pool {
   }
 
  private:
+  // At which byte of the file the data begins.
+  static std::int64_t begin_of(const Fd& file) {
+    char text[2];
+    return ::fgetxattr(file.get(), luks_mark, text, sizeof text) == 1 ? kLuksHeader : 0;
+  }
   std::string run_folder() const { return "/run/fairlead-volumes/" + id_.substr(0, 8); }
   std::string socket_of(const std::string& id) const { return run_folder() + "/" + id + "/control"; }
   std::string served_as(const std::string& id) const { return fmt::format("{}.{}.disk", id, id_); }
@@ -285,11 +324,12 @@ class FilePool final : public Pool {
   const Fd fd_;
   const std::string id_;
   const std::string engine_;
+  Keyring* const keyring_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine) {
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine, Keyring* keyring) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail_errno(errno, "open " + folder);
   // For as long as this lives: two would write one journal.
@@ -308,7 +348,7 @@ Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const st
   }
   while (id->ends_with('\n')) id->pop_back();
   if (id->size() != 36) return fail(Code::Invalid, fmt::format("{} holds no id of a pool", path));
-  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id), engine);
+  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id), engine, keyring);
 }
 
 }  // namespace fairlead::volumes

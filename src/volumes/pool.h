@@ -50,13 +50,15 @@ class Pool {
   virtual std::optional<bool> is_used(const std::string& device) = 0;
   virtual Result<std::vector<std::string>> ids() = 0;      // of which there is a file with a name of ours, sorted
   // ID.part: of this size and zero, or with what the source holds now. Exhausted: no room. Unsupported: no copies here.
-  virtual Result<void> make_part(const std::string& id, std::int64_t size) = 0;
+  // key: encrypted, with a key of its own which that one of the keyring opens; empty: as it is.
+  virtual Result<void> make_part(const std::string& id, std::int64_t size, const std::string& key) = 0;
   virtual Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) = 0;  // size: at least the source's
   virtual Result<void> drop_part(const std::string& id) = 0;
   virtual Result<void> publish(const std::string& id, bool snapshot) = 0;  // the part becomes the file
   virtual Result<void> remove(const std::string& id, bool snapshot) = 0;
   virtual Result<void> grow_file(const std::string& id, std::int64_t size) = 0;
   virtual Result<void> grow_device(const std::string& id, const std::string& device) = 0;  // to its file's size
+  virtual Result<void> can_encrypt() = 0;                  // Unsupported: says what is missing
   // Engines: a process for each volume that has one, which outlives this one.
   virtual bool has_engines() = 0;                          // can be started here
   virtual Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) = 0;

@@ -85,7 +85,7 @@ Result<void> VolumePool::take(const Intent& intent, const Next& next) {
   using Do = Next::Do;
   switch (next.what) {
     case Do::DropPart: return pool_.drop_part(intent.id);
-    case Do::MakePart: return pool_.make_part(intent.id, intent.size);
+    case Do::MakePart: return pool_.make_part(intent.id, intent.size, intent.key);
     case Do::CopyPart: return pool_.copy_part(intent.id, intent.source, intent.of_snapshot, intent.size);
     case Do::Publish: return pool_.publish(intent.id, intent.what == What::Snapshot);
     case Do::Remove: return pool_.remove(intent.id, intent.of_snapshot);
@@ -128,8 +128,13 @@ Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
     lock.lock();
     begun = begun || next.what == Do::MakePart || next.what == Do::CopyPart;
     if (done) continue;
+    // Without its key a volume is not attached, and nothing was made that a detachment would need it for.
+    if (next.what == Do::StartEngine && (done.error().code == Code::Forbidden || done.error().code == Code::NotFound)) {
+      if (auto told = write(Ledger::end_of(intent, true)); !told) return told;
+      return done;
+    }
     // What cannot be made, as there is no room or the source is gone, leaves nothing.
-    if (!makes || next.what == Do::Publish || (done.error().code != Code::Exhausted && done.error().code != Code::Unsupported && done.error().code != Code::NotFound)) return done;
+    if (!makes || next.what == Do::Publish || (done.error().code != Code::Exhausted && done.error().code != Code::Unsupported && done.error().code != Code::NotFound && done.error().code != Code::Forbidden)) return done;
     if (auto dropped = pool_.drop_part(intent.id); !dropped) return dropped;
     if (auto told = write(Ledger::end_of(intent, true)); !told) return told;
     return done;
@@ -165,13 +170,15 @@ Result<void> VolumePool::carry_out(Lock& lock, const Ledger::Begun& begun) {
   return go_on(lock, intent);
 }
 
-Result<void> VolumePool::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, const std::optional<Limits>& managed) {
+Result<void> VolumePool::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, const std::optional<Limits>& managed, const std::string& key) {
   if (managed && !pool_.has_engines()) return fail(Code::Unsupported, "this pool starts no engines for volumes: fairlead-disk and /dev/fuse are needed");
+  if (!key.empty())
+    if (auto can = pool_.can_encrypt(); !can) return can;
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
   const auto most = limit();
-  return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most, managed)) : std::unexpected(most.error());
+  return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most, managed, key)) : std::unexpected(most.error());
 }
 Result<void> VolumePool::take_snapshot(const std::string& id, const std::string& of, const std::string& owner) {
   Lock lock(mutex_);

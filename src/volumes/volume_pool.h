@@ -27,8 +27,8 @@ class VolumePool {
   static Result<std::unique_ptr<VolumePool>> open(Pool& pool, std::unique_ptr<JournalFile> journal);
 
   // owner: for whom it is, in the caller's words; what is there for another is Exists.
-  // source: a volume or a snapshot whose content it begins with. managed: shown by an engine of its own, with these limits; Unsupported: there are none here.
-  Result<void> create(const std::string& id, std::int64_t size, const std::string& source = "", const std::string& owner = "", const std::optional<Limits>& managed = {});
+  // source: a volume or a snapshot whose content it begins with. managed: shown by an engine of its own, with these limits; Unsupported: there are none here. key: encrypted by it, which takes an engine.
+  Result<void> create(const std::string& id, std::int64_t size, const std::string& source = "", const std::string& owner = "", const std::optional<Limits>& managed = {}, const std::string& key = "");
   Result<void> set_limits(const std::string& id, const Limits& limits);  // hold when it returns, also for what waits; Unsupported: it has no engine
   Result<void> take_snapshot(const std::string& id, const std::string& of, const std::string& owner = "");
   Result<void> grow(const std::string& id, std::int64_t size);

@@ -22,12 +22,15 @@
 #include <type_traits>
 
 #include "base/fd.h"
+#include "base/encoding.h"
 #include "base/files.h"
 #include "base/own_program.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "volumes/fake_pool.h"
 #include "volumes/file_pool.h"
+#include "kube/tiny_api.h"
+#include "volumes/luks.h"
 #include "volumes/memory_journal.h"
 
 namespace fairlead::volumes {
@@ -46,6 +49,7 @@ struct Kind {
   const char* name;
   bool real;
   bool managed = false;  // by engines
+  bool encrypted = false;
 };
 class Pools : public testing::TestWithParam<Kind> {
  protected:
@@ -61,8 +65,10 @@ class Pools : public testing::TestWithParam<Kind> {
     const auto beside = program_beside("bin/fairlead-disk");
     const std::string engine = beside && GetParam().managed ? *beside : "";
     if (GetParam().managed && (!exists(engine) || !exists("/dev/fuse"))) GTEST_SKIP() << "needs fairlead-disk and /dev/fuse";
+    if (GetParam().encrypted && !exists("/usr/sbin/cryptsetup")) GTEST_SKIP() << "needs cryptsetup";
     const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
     ASSERT_TRUE(make_dirs(folder + "/pool"));
+    folder_ = folder + "/pool";
     std::thread([&] {
       ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
       ASSERT_EQ(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
@@ -75,7 +81,7 @@ class Pools : public testing::TestWithParam<Kind> {
       run({"/bin/mount", "-o", "loop", folder + "/image", folder + "/pool"});
       if (testing::Test::HasFatalFailure()) return;
       {
-        auto pool = open_file_pool(folder + "/pool", engine);
+        auto pool = open_file_pool(folder + "/pool", engine, keyring_.get());
         ASSERT_TRUE(pool) << pool.error().message;
         auto opened = VolumePool::open(**pool, std::make_unique<MemoryJournal>(disk_));
         ASSERT_TRUE(opened) << opened.error().message;
@@ -92,7 +98,7 @@ class Pools : public testing::TestWithParam<Kind> {
     }).join();
     EXPECT_TRUE(remove_tree(folder));
   }
-  static Result<void> create(VolumePool& volumes, const std::string& id, std::int64_t size, const std::string& source = "") { return volumes.create(id, size, source, "", GetParam().managed ? std::optional(Limits()) : std::nullopt); }
+  static Result<void> create(VolumePool& volumes, const std::string& id, std::int64_t size, const std::string& source = "") { return volumes.create(id, size, source, "", GetParam().managed ? std::optional(Limits()) : std::nullopt, GetParam().encrypted && source.empty() ? kServiceKey : ""); }
   // The first bytes of a device or, in memory, of what stands for them.
   static void put(Pool& pool, const std::string& id, const std::string& device, const std::string& text) {
     if (auto* fake = dynamic_cast<FakePool*>(&pool)) {
@@ -119,6 +125,9 @@ class Pools : public testing::TestWithParam<Kind> {
     EXPECT_EQ(::ioctl(fd.get(), BLKSSZGET, &size), 0) << device;
     return size;
   }
+  std::string folder_;  // of the pool
+  kube::TinyApi api_;
+  const std::unique_ptr<Keyring> keyring_ = api_keyring(api_);
   MemoryDisk disk_;
 };
 
@@ -205,7 +214,7 @@ TEST_P(Pools, RoomIsPromisedOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}, Kind{"MemoryEncrypted", false, true, true}, Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
 
 // ---- the kernel alone
 
@@ -357,7 +366,69 @@ TEST_P(Engines, OneThatDoesNotAnswerIsUnknown) {
     ASSERT_TRUE(volumes.detach("a", "w0", 1));
   });
 }
-INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}), [](const auto& one) { return one.param.name; });
+class Encrypted : public Engines {};
+TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
+  with_pool([this](Pool& pool, VolumePool& volumes) {
+    const std::string text = "a text that is looked for";
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, text);
+    EXPECT_EQ(got(pool, "a", at->device), text);
+    ASSERT_TRUE(volumes.take_snapshot("s", "a"));
+    EXPECT_EQ(volumes.create("plain", 16 * mib, "s").error().code, Code::Unsupported) << "of a class without an engine";
+    EXPECT_EQ(volumes.create("other", 16 * mib, "s", "", Limits(), "mine").error().code, Code::Unsupported) << "by another key";
+    ASSERT_TRUE(create(volumes, "b", 20 * mib, "s"));
+    const auto twin = volumes.attach("b", "w0");
+    ASSERT_TRUE(twin) << twin.error().message;
+    EXPECT_EQ(got(pool, "b", twin->device), text);
+    EXPECT_EQ(volumes.entry("b")->key, kServiceKey);
+    const std::string bytes = read_file(folder_ + "/a.volume").value();
+    EXPECT_EQ(bytes.size(), static_cast<std::size_t>(17 * mib));
+    EXPECT_EQ(bytes.find(text), std::string::npos);
+    EXPECT_EQ(bytes.substr(0, 4), "LUKS");
+    // Its key is disabled: what runs goes on and ends, and nothing begins.
+    auto secret = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
+    kube::Json disabled = secret;
+    disabled.child("metadata").child("annotations").set(kDisabledKey, "true");
+    ASSERT_TRUE(api_.put(kube::resources::secrets, disabled));
+    EXPECT_EQ(got(pool, "a", at->device), text);
+    ASSERT_TRUE(volumes.detach("a", "w0", 1)) << "a detachment needs no key";
+    const auto refused = volumes.attach("a", "w0");
+    EXPECT_EQ(refused.error().code, Code::Forbidden);
+    EXPECT_THAT(refused.error().message, HasSubstr("key service is disabled"));
+    EXPECT_EQ(volumes.create("c", 16 * mib, "", "", Limits(), kServiceKey).error().code, Code::Forbidden);
+    EXPECT_EQ(volumes.under_way(), 0u);
+    EXPECT_FALSE(pool.look("a")->engine);
+    // Another key under its name opens nothing.
+    kube::Json wrong = secret;
+    wrong.child("data").set("v1", base64(std::string(32, 'x')));
+    ASSERT_TRUE(api_.put(kube::resources::secrets, wrong));
+    EXPECT_FALSE(volumes.attach("a", "w0"));
+    ASSERT_TRUE(api_.put(kube::resources::secrets, secret));
+    at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    EXPECT_EQ(got(pool, "a", at->device), text);
+    ASSERT_TRUE(volumes.detach("a", "w0", at->generation));
+    // Its key goes with it, whatever is left of its data.
+    ASSERT_EQ(::link((folder_ + "/a.volume").c_str(), (folder_ + "/.kept").c_str()), 0);
+    ASSERT_TRUE(volumes.remove("a"));
+    EXPECT_EQ(read_file(folder_ + "/.kept").value().substr(0, 1 << 20), std::string(1 << 20, '\0'));
+    EXPECT_EQ(got(pool, "b", twin->device), text) << "copies have theirs";
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
+
+TEST(Luks, TheDumpOfAKeyIsReadAndNothingElse) {
+  std::string text = "LUKS header information for f\nMK bits:       \t512\nMK dump:\t", key;
+  for (int i = 0; i < 64; ++i) {
+    text += fmt::format("{:02x} ", i * 3 % 256) + (i % 16 == 15 ? "\n\t\t" : "");
+    key.push_back(static_cast<char>(i * 3 % 256));
+  }
+  EXPECT_EQ(read_key_dump(text).value(), key);
+  for (const std::string& bad : {std::string(), std::string("MK dump:"), text.substr(0, text.size() - 8), text + "00", text + "xx", text + "0"}) EXPECT_FALSE(read_key_dump(bad)) << bad.size();
+}
 
 TEST(FilePool, AFolderOfOthersIsNone) {
   const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
@@ -430,12 +501,14 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
     const std::int64_t size = (8 + 8 * static_cast<std::int64_t>(rng.below(3))) * mib;
     const Limits limits{.iops = static_cast<std::int64_t>(rng.below(3)) * 100, .bytes_per_second = 0};
     const auto managed = rng.below(2) == 0 ? std::nullopt : std::optional(limits);
+    const std::string key = managed && rng.below(2) == 0 ? "service" : "";
+    pool.no_key = rng.below(8) == 0;
     const auto at = model.all.find(id);
     Result<void> done;
     Model after = model;
     switch (rng.below(9)) {
       case 0:
-        done = volumes->create(id, size, "", "", managed);
+        done = volumes->create(id, size, "", "", managed, key);
         if (done && at == model.all.end()) after.all[id] = {false, size, "", "", managed.has_value(), managed.value_or(Limits())};
         break;
       case 1:
@@ -555,7 +628,8 @@ class SlowPool final : public Pool {
   Result<Sight> look(const std::string& id) override { return locked([&] { return files.look(id); }); }
   std::optional<bool> is_used(const std::string& device) override { return locked([&] { return files.is_used(device); }); }
   Result<std::vector<std::string>> ids() override { return locked([&] { return files.ids(); }); }
-  Result<void> make_part(const std::string& id, std::int64_t size) override { return slow([&] { return files.make_part(id, size); }); }
+  Result<void> can_encrypt() override { return {}; }
+  Result<void> make_part(const std::string& id, std::int64_t size, const std::string& key) override { return slow([&] { return files.make_part(id, size, key); }); }
   Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) override { return slow([&] { return files.copy_part(id, source, of_snapshot, size); }); }
   Result<void> drop_part(const std::string& id) override { return slow([&] { return files.drop_part(id); }); }
   Result<void> publish(const std::string& id, bool snapshot) override { return slow([&] { return files.publish(id, snapshot); }); }

@@ -42,7 +42,7 @@ metadata: {name: fast}
 provisioner: csi.fairlead.dev
 volumeBindingMode: WaitForFirstConsumer
 allowVolumeExpansion: true
-parameters: {csi.storage.k8s.io/fstype: xfs, class: local-managed, iops: "5000"}
+parameters: {csi.storage.k8s.io/fstype: xfs, class: local-managed, iops: "5000", encrypted: "true"}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim

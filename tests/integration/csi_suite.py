@@ -1096,6 +1096,46 @@ def limits():
     nothing_left("nothing is left of them")
 
 
+@part
+def encryption():
+    """Volumes whose data lies on disk encrypted, by a key that a Secret opens."""
+    for what, parameters in (("a class that encrypts nothing", {"encrypted": "true"}), ("a key without encryption", {"class": "local-managed", "key": "mine"}), ("neither true nor false", {"class": "local-managed", "encrypted": "yes"})):
+        refuses(what, INVALID, "CreateVolume", {"name": "no", "capacity_range": {"required_bytes": str(GiB)}, "volume_capabilities": [mount()], "parameters": parameters})
+    text = b"what nobody but its owner is to read " * 100
+    encrypted = {"class": "local-managed", "encrypted": "true"}
+    volume = Volume("secret", kind=mount("xfs"), parameters=encrypted).up()
+    put(volume.path("data"), text)
+    snapshot = volume.snapshot("secret-then")
+    put(volume.path("more"), text)
+    for name in ("secret.volume", "secret-then.snapshot"):
+        with open(f"{pool}/{name}", "rb") as stream:
+            found = any(b"nobody but its owner" in block for block in iter(lambda: stream.read(16 * MiB), b""))
+            stream.seek(0)
+            check(f"{name}: a LUKS header, and nothing of the text", (b"LUKS\xba\xbe", False), (stream.read(6), found))
+    check("its key is told", "service", next(one for one in objects("volumes"))["status"].get("key"))
+    grown = does("ControllerExpandVolume", volume.asks(capacity_range={"required_bytes": str(2 * GiB)}))
+    does("NodeExpandVolume", volume.asks(volume_path=volume.target))
+    check("it grows", (str(2 * GiB), {"secret": [2 * GiB]}), (grown["capacity_bytes"], loops()))
+    restored = Volume("restored", kind=mount("xfs"), source=of_snapshot(snapshot), parameters=encrypted).up()
+    check("its snapshot holds what it held then", (text, False), (get(restored.path("data")), os.path.exists(restored.path("more"))))
+    restored.down().delete()
+    secret = lambda more: run([options.bin + "/fairlead", "apply", "-f", "-", "--kubeconfig", options.kubeconfig], json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "service", "namespace": "fairlead-volume-keys", "annotations": more}}))
+    secret({"fairlead.dev/disabled": "true"})
+    check("what is open goes on when its key is disabled", text, get(volume.path("more")))
+    volumes.kill(), volumes.start()
+    volume.down()
+    refuses("without its key it is not attached", (PRECONDITION, ABORTED), "ControllerPublishVolume", volume.attach_request())
+    answer = call("ControllerPublishVolume", volume.attach_request())
+    check("and why is told", "key service is disabled", answer.words, lambda got: "key service is disabled" in got)
+    does("ControllerUnpublishVolume", volume.asks(node_id="here"))
+    secret({})
+    volume.up()
+    check("with its key it is", text, get(volume.path("more")))
+    volume.down().delete()
+    does("DeleteSnapshot", {"snapshot_id": snapshot})
+    nothing_left("nothing is left of them")
+
+
 class Lives:
     """Random operations, each repeated until it succeeds, and what they should come to."""
 
@@ -1144,13 +1184,15 @@ class Lives:
             request = {"name": name, "capacity_range": {"required_bytes": str(size)}, "volume_capabilities": [mount()]}
             if source:
                 request["volume_content_source"] = source
-            managed = self.rng.random() < 0.5
+            # A copy is as encrypted as what it is of.
+            of_encrypted = has.get("encrypted", False)
+            managed = of_encrypted or self.rng.random() < 0.5
             if managed:
-                request["parameters"] = {"class": "local-managed"}
+                request["parameters"] = {"class": "local-managed", "encrypted": "true" if of_encrypted or (source is None and self.rng.random() < 0.5) else "false"}
             body = self.does("CreateVolume", request)
             if int(body["volume"]["capacity_bytes"]) != size:
                 raise Failed(f"{name} has {body['volume']['capacity_bytes']} bytes, and not {size}")
-            self.volumes[name] = {"size": size, "data": has["data"], "node": "", "source": source, "managed": managed, "iops": None}
+            self.volumes[name] = {"size": size, "data": has["data"], "node": "", "source": source, "managed": managed, "iops": None, "encrypted": request.get("parameters", {}).get("encrypted") == "true"}
         elif kind == "delete":
             name = pick(free)
             self.does("DeleteVolume", {"volume_id": name})
@@ -1158,7 +1200,7 @@ class Lives:
         elif kind == "snapshot":
             name, of = f"s{self.made}-{self.rng.randrange(1 << 30)}", pick(many)
             self.does("CreateSnapshot", {"name": name, "source_volume_id": of})
-            self.snapshots[name] = {key: self.volumes[of][key] for key in ("size", "data")} | {"of": of}
+            self.snapshots[name] = {key: self.volumes[of][key] for key in ("size", "data", "encrypted")} | {"of": of}
         elif kind == "drop":
             name = pick(self.snapshots)
             self.does("DeleteSnapshot", {"snapshot_id": name})
@@ -1243,7 +1285,8 @@ class Lives:
         differ("snapshots", {name: (one["of"], one["size"], "Ready") for name, one in self.snapshots.items()}, {one["metadata"]["name"]: (one["spec"]["volume"], one["status"].get("sizeBytes"), one["status"].get("phase")) for one in objects("snapshots")})
         differ("attachments", {name: one["node"] for name, one in self.volumes.items() if one["node"]}, {one["spec"]["volume"]: one["spec"]["node"] for one in objects("attachments")})
         differ("files", sorted([f"{name}.volume" for name in self.volumes] + [f"{name}.snapshot" for name in self.snapshots]), pool_files())
-        differ("sizes of files", {f"{name}.volume": one["size"] for name, one in self.volumes.items()} | {f"{name}.snapshot": one["size"] for name, one in self.snapshots.items()}, {name: os.path.getsize(f"{pool}/{name}") for name in pool_files()})
+        header = lambda one: MiB if one["encrypted"] else 0
+        differ("sizes of files", {f"{name}.volume": one["size"] + header(one) for name, one in self.volumes.items()} | {f"{name}.snapshot": one["size"] + header(one) for name, one in self.snapshots.items()}, {name: os.path.getsize(f"{pool}/{name}") for name in pool_files()})
         differ("devices", {name: [one["size"]] for name, one in self.volumes.items() if one["node"]}, loops())
         differ("engines", sorted(name for name, one in self.volumes.items() if one["node"] and one["managed"]), sorted(engines()))
         differ("limits", {name: one["iops"] for name, one in self.volumes.items()}, {one["metadata"]["name"]: one["status"].get("iops") for one in objects("volumes")})

@@ -42,8 +42,12 @@ std::string against(const Json& claim, const Json& storage_class) {
       const auto limit = key == "iops" ? api::parse_iops(value) : api::parse_throughput(value);
       if (!limit) return "parameter " + limit.error().message;
       if (*limit > 0 && parameters["class"].string_or(api::kLocalFast) == api::kLocalFast) return fmt::format("parameter {}: it is of class {}", key, api::kLocalManaged);
+    } else if (key == "encrypted" || key == "key") {
+      if (key == "encrypted" && value.string() != "true" && value.string() != "false") return "parameter encrypted: \"true\" or \"false\" is expected";
+      if (parameters["encrypted"].string() == "true" && parameters["class"].string_or(api::kLocalFast) == api::kLocalFast) return fmt::format("parameter encrypted: it is of class {}", api::kLocalManaged);
+      if (key == "key" && (parameters["encrypted"].string() != "true" || !api::is_volume_name(value.string()))) return "parameter key: the name of a key is expected, and encrypted: \"true\"";
     } else if (key != "pool") {
-      return fmt::format("there is no parameter \"{}\": class, pool, iops, throughput and {} are what there is", key.substr(0, 60), kFileSystem);
+      return fmt::format("there is no parameter \"{}\": class, pool, encrypted, key, iops, throughput and {} are what there is", key.substr(0, 60), kFileSystem);
     }
   }
   return "";
@@ -110,7 +114,7 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   if (const std::string& pool = origin->pool.empty() ? named : origin->pool; !pool.empty()) wish.pools = {pool};
   const auto pool = api::choose_pool(seen.pools, wish, now);
   if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
-  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0)});
+  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0), .encrypted = of["parameters"]["encrypted"].string() == "true", .key = of["parameters"]["key"].string()});
   volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
   volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));
   return act(Do::MakeVolume, std::move(volume));

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <set>
 
+#include "api/volume_access.h"
 #include "base/log.h"
 #include "kube/selector.h"
+#include "volumes/keyring.h"
 
 namespace fairlead::volumes {
 
@@ -100,7 +102,7 @@ class VolumeController final : public Base {
       case Do::AddFinalizer: return finalizer(*object, true);
       case Do::DropFinalizer: return finalizer(*object, false);
       case Do::Adopt: done = site_.pool.give(key.name, uid); break;
-      case Do::Make: done = site_.pool.create(key.name, task.size, task.source, uid, task.managed); break;
+      case Do::Make: done = site_.pool.create(key.name, task.size, task.source, uid, task.managed, task.key); break;
       case Do::Limit: done = site_.pool.set_limits(key.name, task.managed.value_or(Limits())); break;
       case Do::Grow: done = site_.pool.grow(key.name, task.size); break;
       case Do::Remove:
@@ -140,7 +142,7 @@ class VolumeController final : public Base {
     const auto entry = site_.pool.entry(kube::name_of(object));
     if (!entry) return out;
     out.set("sizeBytes", entry->size);
-    for (const auto& [field, value] : {std::pair("node", &entry->node), {"device", &entry->device}})
+    for (const auto& [field, value] : {std::pair("node", &entry->node), {"device", &entry->device}, {"key", &entry->key}})
       if (value->empty()) out.erase(field);
       else out.set(field, *value);
     for (const auto& [field, value] : {std::pair("iops", entry->limits.iops), {"throughputBytes", entry->limits.bytes_per_second}})
@@ -203,7 +205,10 @@ class SnapshotController final : public Base {
     }
     Json status = status_of(*object, "Ready", "");
     status.set("poolID", site_.pool.id());
-    if (const auto entry = site_.pool.entry(key.name)) status.set("sizeBytes", entry->size);
+    if (const auto entry = site_.pool.entry(key.name)) {
+      status.set("sizeBytes", entry->size);
+      if (!entry->key.empty()) status.set("key", entry->key);
+    }
     if (took >= 0) status.set("stallMilliseconds", took);
     if (!status.has("takenAt")) {
       const auto seen = site_.pool.look(key.name);
@@ -371,6 +376,13 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
   out.push_back(std::make_unique<SnapshotController>(site));
   out.push_back(std::make_unique<AttachmentController>(site));
   out.push_back(std::make_unique<PoolController>(site));
+  return out;
+}
+
+kube::Access pool_access() {
+  kube::Access out = api::pool_access();
+  // Of encrypted volumes (keyring.h).
+  out.may({"get", "create"}, resources::secrets, "", kKeySpace).may({"create"}, resources::namespaces);
   return out;
 }
 

@@ -23,7 +23,10 @@ struct PoolSite {
   // Names of devices as links (device_links.h); none: they are not made.
   std::function<Result<void>(const std::string& name, const std::string& device)> link{}, unlink{};
 };
-// Volumes, Snapshots, Attachments and the VolumePool itself. All that they ask of an API is api::pool_access().
+// Volumes, Snapshots, Attachments and the VolumePool itself.
 std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& site);
+
+// All that they ask of an API, whichever pool it is, and keys of encrypted volumes.
+kube::Access pool_access();
 
 }  // namespace fairlead::volumes

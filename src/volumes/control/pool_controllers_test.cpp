@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/volume_access.h"
 #include "base/rng.h"
 #include "kube/tiny_api.h"
 #include "volumes/fake_pool.h"
@@ -398,7 +397,7 @@ TEST(PoolControllers, TheyDeclareWhatTheyAsk) {
   Site site;
   kube::Access declared;
   for (const auto& one : site.controllers) declared.add(kube::full_access(*one));
-  const kube::Access whole = api::pool_access();
+  const kube::Access whole = pool_access();
   for (const kube::Rule& rule : declared.rules())
     for (const std::string& verb : rule.verbs) EXPECT_TRUE(whole.allows(verb, {rule.group, "v1alpha1", rule.plural, "", false}, rule.subresource, "", "x")) << verb << " " << rule.plural << "/" << rule.subresource;
 }

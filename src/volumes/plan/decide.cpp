@@ -62,8 +62,10 @@ Task decide_volume(const Json& object, const Known& known) {
       if (auto why = no_source(known, spec->from_volume.empty(), source)) return tell("Failed", *why, true);
     Task out = act(Do::Make, "Creating", size, source);
     if (known.entry ? known.entry->managed : spec->klass == api::kLocalManaged) out.managed = known.entry ? known.entry->limits : Limits{.iops = spec->iops, .bytes_per_second = spec->throughput};
+    if (known.entry ? !known.entry->key.empty() : spec->encrypted) out.key = known.entry ? known.entry->key : spec->key.empty() ? std::string(kServiceKey) : spec->key;
     return out;
   }
+  if (known.entry->key.empty() && spec->encrypted) return tell("Failed", "the pool has it, and it is not encrypted");
   if (known.entry->managed != (spec->klass == api::kLocalManaged)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
   if (const Limits limits{.iops = spec->iops, .bytes_per_second = spec->throughput}; known.entry->managed && limits != known.entry->limits) {
     Task out = act(Do::Limit, known.entry->node.empty() ? "Available" : "InUse");

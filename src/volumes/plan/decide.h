@@ -18,6 +18,7 @@ struct Task {
   std::string source;                   // of Make: an entry's id; empty: zeros
   std::int64_t generation = 0;          // of Detach
   std::optional<Limits> managed{};      // of Make and Limit: of class local-managed
+  std::string key{};                    // of Make: it is to be encrypted by it
   std::string phase, message;           // of the status, where nothing is done; else while it is under way
   bool soon = false;                    // what is waited for comes without a change of the object: look again
   friend bool operator==(const Task&, const Task&) = default;

@@ -29,7 +29,8 @@ Result<void> check_size(std::int64_t size) {
 std::unexpected<Error> whose(const std::string& id) { return fail(Code::Exists, fmt::format("the pool has {} already, and it is not of this object", id)); }
 std::unexpected<Error> damaged(const std::string& why) { return fail(Code::Internal, "the journal says what cannot be: " + why); }
 
-void set_class(Json& out, bool managed, const Limits& limits) {
+void set_class(Json& out, bool managed, const Limits& limits, const std::string& key) {
+  if (!key.empty()) out.set("key", key);
   if (managed) out.set("managed", true);
   if (limits.iops > 0) out.set("iops", limits.iops);
   if (limits.bytes_per_second > 0) out.set("throughput", limits.bytes_per_second);
@@ -44,7 +45,7 @@ Json json_of(const Entry& one) {
   if (!one.owner.empty()) out.set("owner", one.owner);
   if (one.read_only) out.set("readOnly", true);
   if (one.generation > 0) out.set("generation", one.generation);
-  set_class(out, one.managed, one.limits);
+  set_class(out, one.managed, one.limits, one.key);
   return out;
 }
 
@@ -67,7 +68,7 @@ Json Ledger::record_of(const Intent& intent) {
   if (!intent.owner.empty()) out.set("owner", intent.owner);
   if (intent.read_only) out.set("readOnly", true);
   if (intent.generation > 0) out.set("generation", intent.generation);
-  set_class(out, intent.managed, intent.limits);
+  set_class(out, intent.managed, intent.limits, intent.key);
   return out;
 }
 
@@ -88,7 +89,7 @@ Json Ledger::snapshot() const {
 Result<void> Ledger::apply(const Json& record) {
   const auto read_intent = [](const Json& from) -> Result<Intent> {
     const auto what = parse_what(from["what"].string());
-    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer(), .managed = from["managed"].boolean(), .limits = limits_of(from)};
+    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer(), .managed = from["managed"].boolean(), .limits = limits_of(from), .key = from["key"].string()};
     if (!what || out.number <= 0 || !is_volume_id(out.id) || (!out.source.empty() && !is_volume_id(out.source)) || out.size < 0 || out.size > kMostBytes) return damaged(fmt::format("an intent of number {}", out.number));
     return out;
   };
@@ -99,7 +100,7 @@ Result<void> Ledger::apply(const Json& record) {
     last_ = record["last"].integer();
     for (const auto& [id, one] : record["entries"].members()) {
       if (!is_volume_id(id)) return damaged("an id");
-      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .node = one["node"].string(), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .there = one["there"].boolean()});
+      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .node = one["node"].string(), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean()});
     }
     for (const Json& one : record["underWay"].items()) {
       auto intent = read_intent(one);
@@ -115,7 +116,7 @@ Result<void> Ledger::apply(const Json& record) {
     if (intent.number <= last_) return damaged(fmt::format("number {} twice", intent.number));
     const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
     if (makes == entries_.contains(intent.id)) return damaged(fmt::format("{} of {}", text(intent.what), intent.id));
-    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .node = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .there = false});
+    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .node = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .key = intent.key, .there = false});
     // What is to become larger is promised from here on.
     if (intent.what == What::Grow) entries_.at(intent.id).size = intent.size;
     last_ = intent.number;
@@ -193,14 +194,14 @@ Result<void> Ledger::check_room(std::int64_t more, std::int64_t limit) const {
   return {};
 }
 
-Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed) const {
+Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed, const std::string& key) const {
   if (!is_volume_id(id)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and -", id.substr(0, 80)));
   if (auto done = check_size(size); !done) return std::unexpected(std::move(done.error()));
   const auto from = entries_.find(source);
-  Intent intent{.number = 0, .what = What::Create, .id = id, .size = size, .before = 0, .source = source, .of_snapshot = from != entries_.end() && from->second.snapshot, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = managed.has_value(), .limits = managed.value_or(Limits())};
+  Intent intent{.number = 0, .what = What::Create, .id = id, .size = size, .before = 0, .source = source, .of_snapshot = from != entries_.end() && from->second.snapshot, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = managed.has_value(), .limits = managed.value_or(Limits()), .key = from == entries_.end() ? key : from->second.key};
   if (const auto there = entries_.find(id); there != entries_.end()) {
     const Entry& one = there->second;
-    if (one.snapshot || one.size != size || one.source != source || one.managed != intent.managed) return fail(Code::Exists, fmt::format("{} is there, and is another: {}, of {}{}", id, one.snapshot ? "a snapshot" : "a volume", print(Bytes{one.size}), one.source.empty() ? "" : " made of " + one.source));
+    if (one.snapshot || one.size != size || one.source != source || one.managed != intent.managed || (!key.empty() && one.key != key)) return fail(Code::Exists, fmt::format("{} is there, and is another: {}, of {}{}", id, one.snapshot ? "a snapshot" : "a volume", print(Bytes{one.size}), one.source.empty() ? "" : " made of " + one.source));
     if (one.owner != owner) return whose(id);
     if (one.there) return std::optional<Intent>();
     for (const auto& [number, way] : under_way_)
@@ -210,8 +211,10 @@ Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std
     if (from == entries_.end() || !from->second.there) return fail(Code::NotFound, fmt::format("there is no {} that it could be made of", source));
     for (const auto& [number, one] : under_way_)
       if (one.id == source && one.what != What::Attach && one.what != What::Detach) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), source));
+    if (!key.empty() && from->second.key != key) return fail(Code::Unsupported, fmt::format("{} {}: a copy of it is, too", source, from->second.key.empty() ? "is not encrypted" : "is encrypted by key " + from->second.key));
     if (size < from->second.size) return fail(Code::Invalid, fmt::format("it is to be made of {}, which has {}: {} are too few", source, print(Bytes{from->second.size}), print(Bytes{size})));
   }
+  if (!intent.key.empty() && !managed) return fail(Code::Unsupported, "what is encrypted has an engine of its own: its class is local-managed");
   if (auto done = check_room(size, limit); !done) return std::unexpected(std::move(done.error()));
   return unless_under_way(std::move(intent));
 }
@@ -231,7 +234,7 @@ Ledger::Begun Ledger::take_snapshot(const std::string& id, const std::string& of
   for (const auto& [number, one] : under_way_)
     if (one.id == of && one.what != What::Attach && one.what != What::Detach) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), of));
   if (auto done = check_room((*from)->size, limit); !done) return std::unexpected(std::move(done.error()));
-  return unless_under_way({.number = 0, .what = What::Snapshot, .id = id, .size = (*from)->size, .before = 0, .source = of, .of_snapshot = false, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = false, .limits = {}});
+  return unless_under_way({.number = 0, .what = What::Snapshot, .id = id, .size = (*from)->size, .before = 0, .source = of, .of_snapshot = false, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = false, .limits = {}, .key = (*from)->key});
 }
 
 Ledger::Begun Ledger::grow(const std::string& id, std::int64_t size, std::int64_t limit) const {
@@ -243,7 +246,7 @@ Ledger::Begun Ledger::grow(const std::string& id, std::int64_t size, std::int64_
   if (size < (*one)->size) return fail(Code::Invalid, fmt::format("{} has {}: a volume does not shrink", id, print(Bytes{(*one)->size})));
   if (size == (*one)->size) return std::optional<Intent>();
   if (auto done = check_room(size - (*one)->size, limit); !done) return std::unexpected(std::move(done.error()));
-  return unless_under_way({.number = 0, .what = What::Grow, .id = id, .size = size, .before = (*one)->size, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = (*one)->managed, .limits = {}});
+  return unless_under_way({.number = 0, .what = What::Grow, .id = id, .size = size, .before = (*one)->size, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = (*one)->managed, .limits = {}, .key = {}});
 }
 
 Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) const {
@@ -251,7 +254,7 @@ Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) co
   if (there == entries_.end()) return std::optional<Intent>();
   if (!owner.empty() && there->second.owner != owner) return whose(id);
   if (!there->second.node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}", id, there->second.node));
-  return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = there->second.managed, .limits = {}});
+  return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = there->second.managed, .limits = {}, .key = {}});
 }
 
 Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, bool read_only, bool shown) const {
@@ -264,10 +267,10 @@ Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, boo
     for (const auto& [number, way] : under_way_)
       if (way.id == id) return way.what == What::Attach ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id)));
     if (shown) return std::optional<Intent>();
-    return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation, .managed = (*one)->managed, .limits = (*one)->limits});
+    return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation, .managed = (*one)->managed, .limits = (*one)->limits, .key = {}});
   }
   if (!(*one)->node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume", id, (*one)->node));
-  return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation + 1, .managed = (*one)->managed, .limits = (*one)->limits});
+  return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation + 1, .managed = (*one)->managed, .limits = (*one)->limits, .key = {}});
 }
 
 Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std::int64_t generation) const {
@@ -281,7 +284,7 @@ Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std
   }
   if ((*one)->node != node) return fail(Code::Conflict, fmt::format("{} is attached to {}, not to {}", id, (*one)->node, node));
   if (generation != (*one)->generation) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, (*one)->generation));
-  return unless_under_way({.number = 0, .what = What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = (*one)->managed, .limits = {}});
+  return unless_under_way({.number = 0, .what = What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = (*one)->managed, .limits = {}, .key = {}});
 }
 
 Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) const {
@@ -292,7 +295,7 @@ Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) co
   if (!(*one)->there) return fail(Code::Conflict, fmt::format("{} is being made", id));
   for (const auto& [number, way] : under_way_)
     if (way.id == id && way.what == What::Limit && way.limits == limits) return std::optional(way);
-  auto begun = unless_under_way({.number = 0, .what = What::Limit, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = true, .limits = limits});
+  auto begun = unless_under_way({.number = 0, .what = What::Limit, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = true, .limits = limits, .key = {}});
   if (begun && (*one)->limits == limits) return std::optional<Intent>();
   return begun;
 }

@@ -19,6 +19,8 @@ using Limits = blocks::DiskLimits;
 inline constexpr std::int64_t kBlock = 4096;                            // sizes are whole ones
 inline constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;      // of one volume
 
+inline constexpr const char* kServiceKey = "service";                   // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
+
 enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit };
 std::string_view text(What what);
 
@@ -37,6 +39,7 @@ struct Intent {
   std::int64_t generation = 0;      // of Attach: the one that it will be
   bool managed = false;             // it is shown by an engine of its own; of Create: it is to be
   Limits limits;                    // of Create, Attach, Limit
+  std::string key;                  // of Create, Snapshot: by which it is encrypted; empty: it is not
   friend bool operator==(const Intent&, const Intent&) = default;
 };
 
@@ -50,6 +53,7 @@ struct Entry {
   std::int64_t generation = 0;      // of its last attachment
   bool managed = false;             // shown by an engine of its own, which holds the limits
   Limits limits;
+  std::string key;                  // by which its own key is wrapped; empty: it is not encrypted
   bool there = false;               // false: it is being made
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -66,8 +70,9 @@ class Ledger {
 
   // An intent; or nothing: it is so already. Invalid, Exists (it is another), NotFound, Conflict (something else is under way, another node has it, the generation is old), Exhausted, Unsupported. `limit`: bytes that may be promised in all.
   using Begun = Result<std::optional<Intent>>;
+  // key: it is encrypted; what is made of an encrypted one is so by the same key, and of a plain one is plain.
   // managed: what a volume has that is shown by an engine; none: it is shown as it is, and has no limits.
-  Begun create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed = {}) const;
+  Begun create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner, std::int64_t limit, const std::optional<Limits>& managed = {}, const std::string& key = "") const;
   Begun take_snapshot(const std::string& id, const std::string& of, const std::string& owner, std::int64_t limit) const;
   Begun grow(const std::string& id, std::int64_t size, std::int64_t limit) const;
   Begun remove(const std::string& id, const std::string& owner) const;  // owner: empty: whoever's
