@@ -47,8 +47,7 @@ kube::Access sidecar_access(const std::string& space) {
   // csi-resizer
   out.may({"patch"}, resources::claims, "status").may(kLook, resources::pods).may(kLook, kAttributesClasses);
   out.may({"list", "watch", "create", "update", "patch"}, resources::events);
-  // By these names, which they make of the driver's: other Leases of the namespace are somebody else's.
-  for (const char* const lease : {"csi-fairlead-dev", "external-attacher-leader-csi-fairlead-dev", "external-resizer-csi-fairlead-dev"}) out.add(kube::leader_access({space, lease}));
+  for (int i = 0; i < 3; ++i) out.add(kube::leader_access({space, kSidecarLeases[i]}));
   return out;
 }
 
@@ -56,7 +55,7 @@ kube::Access snapshotter_access(const std::string& space) {
   kube::Access out;
   out.may(kLook, kSnapshotClasses).may({"get", "list", "watch", "update", "patch"}, kSnapshotContents).may({"update", "patch"}, kSnapshotContents, "status");
   out.may({"get", "list", "watch", "update"}, kVolumeSnapshots);  // csi-provisioner's
-  return out.add(kube::leader_access({space, "external-snapshotter-leader-csi-fairlead-dev"}));
+  return out.add(kube::leader_access({space, kSidecarLeases[3]}));
 }
 
 }  // namespace fairlead::api
