@@ -114,7 +114,7 @@ Json controller(const VolumeOptions& options, const std::string& space) {
   add("provisioner", options.provisioner_image, {"--feature-gates=Topology=true", "--extra-create-metadata", "--default-fstype=ext4"});
   add("attacher", options.attacher_image, {});
   add("resizer", options.resizer_image, {});
-  if (!options.snapshotter_image.empty()) add("snapshotter", options.snapshotter_image, {});
+  if (!options.snapshotter_image.empty()) add("snapshotter", options.snapshotter_image, {"--feature-gates=CSIVolumeGroupSnapshot=false"});  // the driver takes none of groups, and has no rights for them
   const Json apart = Json::object({{"weight", 100}, {"podAffinityTerm", Json::object({{"topologyKey", "kubernetes.io/hostname"}, {"labelSelector", Json::object({{"matchLabels", selector_of(kController)}})}})}});
   const Json spec = Json::object({{"serviceAccountName", kController},
                                   {"securityContext", Json::object({{"runAsNonRoot", true}, {"runAsUser", 65532}, {"runAsGroup", 65532}, {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}})},
