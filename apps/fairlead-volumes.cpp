@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -70,7 +68,7 @@ Result<void> resolve(Flags& flags) {
     flags.name = environment("NODE_NAME");
     utsname host{};
     if (flags.name.empty() && ::uname(&host) == 0) flags.name = host.nodename;
-    std::transform(flags.name.begin(), flags.name.end(), flags.name.begin(), [](char c) { return c == '.' || c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+    flags.name = api::pool_name_for(flags.name);
   }
   if (!api::is_volume_name(flags.name)) return fail(Code::Invalid, fmt::format("--name {}: 1 to 63 of a-z 0-9 and - are expected", flags.name));
   if (const auto parsed = kube::LabelSelector::parse(flags.nodes); !parsed) return pass(parsed.error(), "--nodes");

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes those files that follow from the programs: CustomResourceDefinitions, rules of roles, the schema of slurm-cluster's values, the open ways of the chart's policies and their table in docs.
 
-  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --ways WAYS.json --table TABLE.md            write
-  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --ways WAYS.json --table TABLE.md --check    exit 1 and name the files that differ
+  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --volumes VOLUMES.yaml --snapshots SNAPSHOTS.yaml --ways WAYS.json --table TABLE.md            write
+  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --volumes VOLUMES.yaml --snapshots SNAPSHOTS.yaml --ways WAYS.json --table TABLE.md --check    exit 1 and name the files that differ
 
-AWS.yaml is what `fairlead install --aws --dry-run -o yaml` prints, WAYS.json what `fairlead ports -o json` prints, TABLE.md what `fairlead ports --markdown` does.
+AWS.yaml is what `fairlead install --aws --dry-run -o yaml` prints, VOLUMES.yaml what it prints with --volumes, SNAPSHOTS.yaml with --csi-snapshotter-image beside that, WAYS.json what `fairlead ports -o json` prints, TABLE.md what `fairlead ports --markdown` does.
 """
 
 import argparse
@@ -131,7 +131,12 @@ def rules_of(documents, kind):
     return [rule for d in documents if d["kind"] == kind and d["metadata"]["name"] not in people for rule in d["rules"]]
 
 
-def generate(documents, with_aws, ways, table):
+def rules_in(documents, kind, name):
+    [found] = [d for d in documents if d["kind"] == kind and d["metadata"]["name"] == name]
+    return sorted_rules(found["rules"])
+
+
+def generate(documents, with_aws, with_volumes, with_snapshots, ways, table):
     out, crds = {}, {}
     for crd in documents:
         if crd["kind"] != "CustomResourceDefinition":
@@ -148,6 +153,12 @@ def generate(documents, with_aws, ways, table):
     for kind, file in (("ClusterRole", "rules-aws"), ("Role", "rules-aws-space")):
         have = sorted_rules(rules_of(documents, kind))
         out[f"fairlead/files/{file}.yaml"] = rules_text([rule for rule in sorted_rules(rules_of(with_aws, kind)) if rule not in have])
+    # Of volumes: pods of nodes, the controller's pods, and what these need for VolumeSnapshots beside that.
+    out["fairlead/files/rules-volumes.yaml"] = rules_text(rules_in(with_volumes, "ClusterRole", "fairlead-volumes"))
+    for kind, end in (("ClusterRole", ""), ("Role", "-space")):
+        have = rules_in(with_volumes, kind, "fairlead-volumes-controller")
+        out[f"fairlead/files/rules-volumes-controller{end}.yaml"] = rules_text(have)
+        out[f"fairlead/files/rules-volumes-snapshots{end}.yaml"] = rules_text([rule for rule in rules_in(with_snapshots, kind, "fairlead-volumes-controller") if rule not in have])
     for d in documents:
         if d["kind"] == "ClusterRole" and d["metadata"]["name"] in people:
             out[f"fairlead/files/rules-{d['metadata']['name'].removeprefix('fairlead-')}.yaml"] = rules_text(d["rules"])
@@ -161,6 +172,8 @@ def generate(documents, with_aws, ways, table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aws", required=True)
+    parser.add_argument("--volumes", required=True)
+    parser.add_argument("--snapshots", required=True)
     parser.add_argument("--ways", required=True)
     parser.add_argument("--table", required=True)
     parser.add_argument("--check", action="store_true")
@@ -173,7 +186,11 @@ def main():
     flat = lambda stream: [item for d in yaml.safe_load_all(stream) if d for item in (d["items"] if d["kind"] == "List" else [d])]
     with open(options.aws, encoding="utf-8") as stream:
         with_aws = flat(stream)
-    files = generate(flat(sys.stdin), with_aws, ways, table)
+    with open(options.volumes, encoding="utf-8") as stream:
+        with_volumes = flat(stream)
+    with open(options.snapshots, encoding="utf-8") as stream:
+        with_snapshots = flat(stream)
+    files = generate(flat(sys.stdin), with_aws, with_volumes, with_snapshots, ways, table)
     folder = os.path.join(HELM, "fairlead/files/crds")
     stale = [f"fairlead/files/crds/{name}" for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else []) if f"fairlead/files/crds/{name}" not in files]
     wrong = []

@@ -4,7 +4,7 @@
 #
 #   build.sh BUILD_DIR OUT_DIR [--only NAME] [--store DIR]
 #
-# For each of fairlead-server, fairlead-agent and fairlead there is afterwards in OUT_DIR: NAME/ (an OCI layout whose reference is the version), NAME.docker.tar (what
+# For each of fairlead-server, fairlead-agent, fairlead-volumes and fairlead there is afterwards in OUT_DIR: NAME/ (an OCI layout whose reference is the version), NAME.docker.tar (what
 # `docker load`, `ctr images import` and `skopeo` read) and NAME.spdx.json (its Debian packages); and sha256sums over all. Equal programs, packages and commit give equal bytes; the time
 # written inside is SOURCE_DATE_EPOCH, the commit SOURCE_REVISION, else those of the checkout. Exit status: 0 done, 1 failed (one sentence says why), 2 wrong usage.
 set -euo pipefail
@@ -17,7 +17,7 @@ readonly here root uid=65532
 die() { printf 'image build: %s\n' "$*" >&2; exit 1; }
 usage() { sed -n '5s/^#   /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 
-build='' out='' store=/var/lib/fairlead/images names=(fairlead-server fairlead-agent fairlead)
+build='' out='' store=/var/lib/fairlead/images names=(fairlead-server fairlead-agent fairlead-volumes fairlead)
 while (($#)); do
   case $1 in
     --only) (($# > 1)) || usage; names=("$2"); shift ;;
@@ -37,15 +37,28 @@ epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' -C "$root" log -1 --forma
 revision=${SOURCE_REVISION:-$(git -c safe.directory='*' -C "$root" rev-parse HEAD 2> /dev/null || echo unknown)}
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 
-base=$("$root/images/build.sh" "$here/base" "$store" | tail -n 1)
 mkdir -p "$out"
 work=$(mktemp -d "$out/.work-XXXXXX")
 trap 'rm -rf "$work"' EXIT
+
+# What lies below the programs of an image: sets `base`, the packages' image in the store, and `files`, what of it goes into ours.
+take_base() { # NAME
+  local recipe=base
+  [[ $1 != fairlead-volumes ]] || recipe=volumes
+  base=$("$root/images/build.sh" "$here/$recipe" "$store" | tail -n 1)
+  files=$base/rootfs
+  [[ -z $(find "$files" -type f -perm /6000 -print -quit) ]] && return
+  # Debian's mount is set-uid; here it is root that calls it.
+  files=$work/files-$1
+  cp -a "$base/rootfs" "$files"
+  find "$files" -type f -perm /6000 -exec chmod ug-s {} +
+}
 
 # The layer above the packages: programs, the two accounts, the authorities' certificates in one file.
 stage_programs() { # NAME FOLDER
   local name=$1 to=$2 programs=("$1") program
   [[ $name != fairlead-agent ]] || programs+=(fairlead-slurm)      # the agent puts the companion on its node
+  [[ $name != fairlead-volumes ]] || programs+=(fairlead-csi)      # they run beside each other
   mkdir -p "$to"/usr/bin "$to"/etc/ssl/certs "$to"/usr/share/doc/fairlead "$to"/usr/lib/fairlead "$to"/tmp "$to"/var/lib/fairlead
   for program in "${programs[@]}"; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not built"
@@ -55,7 +68,7 @@ stage_programs() { # NAME FOLDER
   printf 'root:x:0:0:root:/:/usr/sbin/nologin\nfairlead:x:%s:%s:Fairlead:/var/lib/fairlead:/usr/sbin/nologin\n' $uid $uid > "$to/etc/passwd"
   printf 'root:x:0:\nfairlead:x:%s:\n' $uid > "$to/etc/group"
   printf 'hosts: files dns\n' > "$to/etc/nsswitch.conf"
-  find "$base/rootfs/usr/share/ca-certificates" -name '*.crt' | sort | xargs cat > "$to/etc/ssl/certs/ca-certificates.crt"
+  find "$files/usr/share/ca-certificates" -name '*.crt' | sort | xargs cat > "$to/etc/ssl/certs/ca-certificates.crt"
   cp "$root"/{LICENSE,NOTICE,THIRD_PARTY.md} "$to/usr/share/doc/fairlead/"
   [[ $name != fairlead-agent ]] || cp "$root"/gpl/LICENSE "$to/usr/share/doc/fairlead/LICENSE.fairlead-slurm"
   chmod 1777 "$to/tmp"
@@ -70,11 +83,15 @@ try_programs() { # FOLDER-OF-LAYER
   local together=$work/together program
   rm -rf "$together"
   mkdir "$together"
-  cp -a "$base/rootfs/." "$together"
+  cp -a "$files/." "$together"
   cp -a "$1/." "$together"
   for program in "$1"/usr/bin/*; do
     unshare --mount --net --pid --fork chroot --userspec=$uid:$uid "$together" "/usr/bin/${program##*/}" --help > "$work/log" 2>&1 ||
       die "${program##*/} does not start in its image: $(tail -n 1 "$work/log")"
+  done
+  for program in "$files"/{bin,sbin,usr/sbin}/*; do # Debian's: 127 where a library is missing; some end with 1 after they have told their version
+    [[ -x $program ]] || continue
+    unshare --mount --net --pid --fork chroot "$together" "${program#"$files"}" -V > "$work/log" 2>&1 || (($? < 126)) || die "${program##*/} does not start in its image: $(tail -n 1 "$work/log")"
   done
   rm -rf "$together"
 }
@@ -103,23 +120,25 @@ PYTHON
 }
 
 build_image() { # NAME
-  local name=$1 layout=$work/$1 layer=$work/layer-$1 image title user=$uid:$uid
+  local name=$1 layout=$work/$1 layer=$work/layer-$1 image title user=$uid:$uid path=/usr/bin
   case $name in
     fairlead-server) title='Fairlead: controllers of AI training clusters' ;;
     fairlead-agent) title='Fairlead: the program on every node' user=0:0 ;;      # writes below the node's own /var/lib/fairlead
+    fairlead-volumes) title='Fairlead: block volumes, pool and CSI driver' user=0:0 path=/usr/sbin:/usr/bin:/sbin:/bin ;;
     fairlead) title='Fairlead: command line' ;;
     *) die "no image is called $name" ;;
   esac
+  take_base "$name"
   stage_programs "$name" "$layer"
   try_programs "$layer"
   image=$layout:$version
   umoci init --layout "$layout"
   umoci new --image "$image"
   umoci insert --history.created "$created" --history.created_by "Debian packages: $(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["digest"])' "$base/image.json")" \
-    --image "$image" "$base/rootfs" / > "$work/log" 2>&1 || die "umoci: $(tail -n 1 "$work/log")"
+    --image "$image" "$files" / > "$work/log" 2>&1 || die "umoci: $(tail -n 1 "$work/log")"
   umoci insert --history.created "$created" --history.created_by "programs of $name $version" --image "$image" "$layer" / > "$work/log" 2>&1 || die "umoci: $(tail -n 1 "$work/log")"
   umoci config --no-history --image "$image" --created "$created" --os linux --architecture "$(dpkg --print-architecture)" --config.user "$user" --config.workingdir / \
-    --config.env PATH=/usr/bin --config.entrypoint "/usr/bin/$name" --config.label "org.opencontainers.image.title=$title" --config.label "org.opencontainers.image.version=$version" \
+    --config.env "PATH=$path" --config.entrypoint "/usr/bin/$name" --config.label "org.opencontainers.image.title=$title" --config.label "org.opencontainers.image.version=$version" \
     --config.label "org.opencontainers.image.revision=$revision" --config.label "org.opencontainers.image.created=$created" \
     --config.label "org.opencontainers.image.licenses=$([[ $name == fairlead-agent ]] && echo 'Apache-2.0 AND GPL-3.0-or-later' || echo Apache-2.0)" \
     --config.label "org.opencontainers.image.base.name=debian:bookworm"
@@ -131,7 +150,7 @@ build_image() { # NAME
   mv "$layout" "$out/$name"
   mv "$work/$name.tar" "$out/$name.docker.tar"
   mv "$work/$name.spdx.json" "$out/$name.spdx.json"
-  rm -rf "$layer"
+  rm -rf "$layer" "$work/files-$name"
   printf '%s %s: %s MB\n' "$name" "$version" "$(($(du -sk "$out/$name" | cut -f1) / 1000))" >&2
 }
 

@@ -34,6 +34,10 @@ constexpr Way kWays[] = {
     {.from = Server, .to = World, .first = 443, .last = 443, .kept = Kept::ChartPolicy, .what_for = "notifications by webhook"},
     {.from = Server, .to = World, .first = 465, .last = 465, .kept = Kept::ChartPolicy, .what_for = "notifications by mail, TLS"},
     {.from = Server, .to = World, .first = 587, .last = 587, .kept = Kept::ChartPolicy, .what_for = "notifications by mail, STARTTLS"},
+    {.from = Monitoring, .to = Volumes, .first = 8080, .last = 8080, .port_of = PortOf::Health, .kept = Kept::ChartPolicy, .what_for = "metrics of pools"},
+    {.from = Volumes, .to = ClusterApi, .first = 6443, .last = 6443, .port_of = PortOf::ApiServer, .kept = Kept::ChartPolicy, .what_for = "volumes, claims, attachments"},
+    {.from = Volumes, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
+    {.from = Volumes, .to = Names, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
     {.from = Heads, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld"},
     {.from = Heads, .to = Heads, .protocol = Protocol::Udp, .first = kQuorumPort, .last = kQuorumPort, .what_for = "which of several heads serves"},
     {.from = Workers, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: registration, configuration, steps, commands in jobs"},
@@ -280,6 +284,7 @@ std::string_view text(Group group) {
     case Nodes: return "nodes";
     case Server: return "server";
     case Agents: return "agents";
+    case Volumes: return "volumes";
     case Pods: return "pods";
     case Names: return "names";
     case ClusterApi: return "cluster API";
@@ -309,6 +314,7 @@ std::string_view meaning(Group group) {
     case Nodes: return "machines with an agent or kubelet, and pods in their network";
     case Server: return "`fairlead-server`, on a machine or in the chart's pods";
     case Agents: return "the chart's pods that put the companion program on nodes; no way leads to or from them";
+    case Volumes: return "the chart's pods of block volumes: pools and the CSI driver with its sidecars, where `volumes.enabled` says so";
     case Pods: return "pods that no policy stands around";
     case Names: return "the name server of the node or of the cluster";
     case ClusterApi: return "the kube-apiserver of the cluster that the chart is installed in";

@@ -13,7 +13,7 @@ namespace fairlead::api {
 
 // Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter, Rest, Scripts) mean those of one cluster: those of another are nothing but Anybody to it, unless both share accounting
 // (SharingHeads, SharingLogin, Guests, OtherAccounting; docs/design/021).
-enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, Scripts, SharingHeads, SharingLogin, Guests, OtherAccounting, World };
+enum class Group { Anybody, People, Nodes, Server, Agents, Volumes, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, Scripts, SharingHeads, SharingLogin, Guests, OtherAccounting, World };
 std::string_view text(Group group);
 std::string_view meaning(Group group);  // for people: which pods or addresses
 

@@ -255,6 +255,12 @@ bool is_volume_name(std::string_view name) {
   return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), plain) && name.front() != '-' && name.back() != '-';
 }
 
+std::string pool_name_for(std::string_view node) {
+  std::string out(node);
+  for (char& c : out) c = c == '.' || c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
 std::string name_for(std::string_view requested, std::string_view prefix) {
   return is_volume_name(requested) ? std::string(requested) : std::string(prefix) + hex(sha256(std::string(requested))).substr(0, 17);
 }

@@ -60,6 +60,8 @@ kube::Json new_attachment(const std::string& volume, const std::string& pool, co
 std::string attachment_name(std::string_view volume, std::string_view node);  // one for each two
 
 bool is_volume_name(std::string_view name);       // 1 to 63 of a-z 0-9 -, beginning and ending with none of -
+// Of the pool on a node of its own: the node's name in lower case, with - where names of volumes have no . or _.
+std::string pool_name_for(std::string_view node);
 // A name for what a client calls by any text: itself where that is a name, else `prefix` and 17 hexadecimal digits of its hash.
 std::string name_for(std::string_view requested, std::string_view prefix);
 // As EC2 calls it: its name where that is such an id, else one of its name's hash. prefix: "vol-", "snap-".

@@ -81,6 +81,8 @@ TEST(Volume, NamesForWhatClientsCallByAnyText) {
   EXPECT_EQ(made.size(), 21u);
   EXPECT_TRUE(is_volume_name(made));
   EXPECT_NE(name_for("A", "vol-"), name_for("B", "vol-"));
+  EXPECT_EQ(pool_name_for("worker-0"), "worker-0");
+  EXPECT_EQ(pool_name_for("ip-10-0-0-1.Example_Net"), "ip-10-0-0-1-example-net");
   EXPECT_EQ(ec2_id("vol-0123456789abcdef0", "vol-"), "vol-0123456789abcdef0");
   EXPECT_EQ(ec2_id("vol-01234567", "vol-"), "vol-01234567");
   EXPECT_EQ(ec2_id("data", "vol-"), ec2_id("data", "vol-"));

@@ -13,6 +13,7 @@
 #include "api/queue_crds.h"
 #include "api/training_crd.h"
 #include "api/team_crds.h"
+#include "api/volume_access.h"
 #include "cli/command.h"
 #include "cli/install_plan.h"
 #include "cli/readiness.h"
@@ -31,10 +32,12 @@ const kube::Resource kClusterRoles{"rbac.authorization.k8s.io", "v1", "clusterro
 const kube::Resource kClusterRoleBindings{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false};
 const kube::Resource kRoles{"rbac.authorization.k8s.io", "v1", "roles", "Role", true};
 const kube::Resource kRoleBindings{"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true};
+const kube::Resource kCsiDrivers{"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};
+const kube::Resource kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 
 // What install makes beside the namespace and the CRDs, in the order in which it is taken away.
 const std::vector<kube::Resource>& removable() {
-  static const std::vector<kube::Resource> list = {kDaemonSets, kDeployments, resources::services, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
+  static const std::vector<kube::Resource> list = {kDaemonSets, kDeployments, resources::services, kStorageClasses, kCsiDrivers, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
   return list;
 }
 
@@ -172,6 +175,8 @@ Result<int> install(Context& context, const Options& options) {
   }
   if (!parts.companion_dir.empty() && (parts.companion_dir[0] != '/' || parts.companion_dir.ends_with('/') || parts.companion_dir.rfind('/') == 0))
     return fail(Code::Invalid, "usage: --companion-dir is a folder in a folder, for instance /var/lib/fairlead/bin");
+  if (!parts.volumes.size.empty())
+    if (auto good = check_volumes(parts.volumes); !good) return std::unexpected(std::move(good.error()));
   auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines, parts.aws || options.local_machines));
   if (options.dry_run && !context.wants("table")) return print_manifests(manifests, context.globals.output);
   auto session = context.cluster_session();
@@ -391,6 +396,9 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
   const kube::ObjectKey lease{options.space, "fairlead-server"};
   if (!options.dry_run)
     if (auto gone = session->api().remove(resources::leases, lease); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Lease " + lease.text());
+  for (const char* const one : api::kSidecarLeases)
+    if (!options.dry_run)
+      if (auto gone = session->api().remove(resources::leases, {options.space, one}); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), fmt::format("the Lease {}/{}", options.space, one));
   const kube::ObjectKey authority{options.space, api::queue_webhook_name};
   if (!options.dry_run)
     if (auto gone = session->api().remove(resources::secrets, authority); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Secret " + authority.text());
@@ -427,6 +435,16 @@ void add_one(CLI::App& app, Context& context, bool upgrade) {
   command->add_option("--companion-dir", install_options.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->capture_default_str();
   command->add_option("--slurm-image", install_options.slurm_image, "image of Slurm's containers where a cluster names none");
   command->add_flag("--aws", install_options.aws, "serve AWS clients, too, at Service fairlead-aws (docs/hyperpod-api.md)");
+  VolumeOptions& volumes = install_options.volumes;
+  auto* with_volumes = command->add_option("--volumes", volumes.size, "block volumes, too: a pool of this size on each node, in a file; xfs: --volumes-folder is on XFS with reflink (docs/volumes.md)")->type_name("SIZE");
+  command->add_option("--volumes-folder", volumes.folder, "of each node, for its pool")->capture_default_str()->needs(with_volumes);
+  command->add_option("--volumes-nodes", volumes.nodes, "labels of the nodes that get a pool (default: all without taints)")->type_name("NAME=VALUE,...")->needs(with_volumes);
+  command->add_option("--volumes-image", volumes.image, "of fairlead-volumes and fairlead-csi")->capture_default_str()->needs(with_volumes);
+  command->add_flag("--volumes-class", volumes.storage_class, "make a StorageClass fairlead, too")->needs(with_volumes);
+  command->add_option("--kubelet-dir", volumes.kubelet_dir, "the kubelets' --root-dir")->capture_default_str()->needs(with_volumes);
+  for (const auto& [flag, image, what] : {std::tuple("--csi-provisioner-image", &volumes.provisioner_image, "of the standard sidecar; --volumes needs it"), std::tuple("--csi-attacher-image", &volumes.attacher_image, "likewise"),
+                                          std::tuple("--csi-resizer-image", &volumes.resizer_image, "likewise"), std::tuple("--csi-snapshotter-image", &volumes.snapshotter_image, "for VolumeSnapshots, where the cluster has their CRDs and controller")})
+    command->add_option(flag, *image, what)->needs(with_volumes);
   command->add_flag("--local-machines", options->local_machines, "no Deployment: the server runs on a machine of yours with --local-machines, under the service account that is made here");
   command->add_flag("--adopt", options->adopt, "take over CRDs and other objects that somebody else made, where no other controller works with them");
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing; with -o yaml or json print the objects, without a cluster");

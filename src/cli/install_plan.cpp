@@ -11,6 +11,7 @@
 #include "api/queue_crds.h"
 #include "api/user_roles.h"
 #include "base/encoding.h"
+#include "cli/install_parts.h"
 #include "kube/leader.h"
 
 namespace fairlead::cli {
@@ -22,32 +23,9 @@ namespace {
 constexpr const char* kName = "fairlead-server";
 constexpr int kHealthPort = 8080;
 
-Json metadata(const std::string& name, const std::string& space = "") {
-  Json out = Json::object({{"name", name}});
-  if (!space.empty()) out.set("namespace", space);
-  out.set("labels", Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}, {kManagedBy, "fairlead"}}));
-  out.set("annotations", Json::object({{kVersion, FAIRLEAD_VERSION}}));
-  return out;
-}
-
-Json object(const char* api_version, const char* kind, Json meta) { return Json::object({{"apiVersion", api_version}, {"kind", kind}, {"metadata", std::move(meta)}}); }
-
-constexpr const char* kRbac = "rbac.authorization.k8s.io/v1";
-
-Json role(const std::string& name, const std::string& space, Json rules) {
-  Json out = object(kRbac, space.empty() ? "ClusterRole" : "Role", metadata(name, space));
-  return out.set("rules", std::move(rules));
-}
-
-Json binding(const std::string& name, const std::string& space, const std::string& account_space) {
-  Json out = object(kRbac, space.empty() ? "ClusterRoleBinding" : "RoleBinding", metadata(name, space));
-  out.set("roleRef", Json::object({{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", space.empty() ? "ClusterRole" : "Role"}, {"name", name}}));
-  return out.set("subjects", Json::array({Json::object({{"kind", "ServiceAccount"}, {"name", kName}, {"namespace", account_space}})}));
-}
-
 // For people (api/user_roles.h), as part of this installation.
 Json user_role(Json one) {
-  Json meta = metadata(kube::name_of(one));
+  Json meta = part_metadata(kube::name_of(one));
   for (const auto& [key, value] : one["metadata"]["labels"].members()) meta.child("labels").set(key, value);
   one.set("metadata", std::move(meta));
   return one;
@@ -60,16 +38,10 @@ std::vector<Json> local_node_role() {
   kube::Access access;
   for (const auto* const one : {&kube::resources::pods, &kube::resources::nodes, &kube::resources::namespaces, &kube::resources::services, &slices, &policies}) access.may({"get", "list", "watch"}, *one);
   constexpr const char* name = "fairlead-local-nodes";
-  Json bound = object(kRbac, "ClusterRoleBinding", metadata(name));
+  Json bound = part("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", part_metadata(name));
   bound.set("roleRef", Json::object({{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}));
   bound.set("subjects", Json::array({Json::object({{"kind", "Group"}, {"apiGroup", "rbac.authorization.k8s.io"}, {"name", "system:nodes"}})}));
   return {role(name, "", kube::role_rules(access, "")), std::move(bound)};
-}
-
-Json field_env(const char* name, const char* path) { return Json::object({{"name", name}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}})}}); }
-
-Json probe(const char* path) {
-  return Json::object({{"httpGet", Json::object({{"path", path}, {"port", "health"}, {"scheme", "HTTP"}})}, {"periodSeconds", 10}, {"timeoutSeconds", 3}});
 }
 
 Json deployment(const InstallOptions& options) {
@@ -96,8 +68,8 @@ Json deployment(const InstallOptions& options) {
        {"args", Json::array(std::move(args))},
        {"env", Json::array({field_env("POD_NAME", "metadata.name"), field_env("POD_NAMESPACE", "metadata.namespace")})},
        {"ports", std::move(ports)},
-       {"livenessProbe", probe("/healthz")},
-       {"readinessProbe", probe("/readyz")},
+       {"livenessProbe", health_probe("/healthz")},
+       {"readinessProbe", health_probe("/readyz")},
        {"resources", Json::object({{"requests", Json::object({{"cpu", "50m"}, {"memory", "64Mi"}})}, {"limits", Json::object({{"memory", "512Mi"}})}})},
        {"securityContext", Json::object({{"allowPrivilegeEscalation", false}, {"readOnlyRootFilesystem", true}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}})}})},
        {"volumeMounts", Json::array({Json::object({{"name", "state"}, {"mountPath", "/var/lib/fairlead"}})})}});
@@ -109,13 +81,13 @@ Json deployment(const InstallOptions& options) {
                                                         {"terminationGracePeriodSeconds", 15},
                                                         {"containers", Json::array({container})},
                                                         {"volumes", Json::array({state})}})}});
-  Json out = object("apps/v1", "Deployment", metadata(kName, options.space));
+  Json out = part("apps/v1", "Deployment", part_metadata(kName, options.space));
   return out.set("spec", Json::object({{"replicas", options.replicas}, {"selector", Json::object({{"matchLabels", selector}})}, {"template", pod}}));
 }
 
 // By which any replica is reached at its port of this name: the conversion of queues by the cluster's API, the AWS face by its clients.
 Json server_service(const InstallOptions& options, const char* name, const char* port_name) {
-  Json out = object("v1", "Service", metadata(name, options.space));
+  Json out = part("v1", "Service", part_metadata(name, options.space));
   const Json port = Json::object({{"name", port_name}, {"port", 443}, {"targetPort", port_name}, {"protocol", "TCP"}});
   return out.set("spec", Json::object({{"selector", Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}})}, {"ports", Json::array({port})}}));
 }
@@ -123,7 +95,7 @@ Json server_service(const InstallOptions& options, const char* name, const char*
 constexpr const char* kAgent = "fairlead-agent";
 
 Json agent_metadata(const InstallOptions& options) {
-  Json out = metadata(kAgent, options.space);
+  Json out = part_metadata(kAgent, options.space);
   out.child("labels").set("app.kubernetes.io/name", kAgent);
   return out;
 }
@@ -153,7 +125,7 @@ Json agent(const InstallOptions& options) {
                                                         {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})},
                                                         {"containers", Json::array({container})},
                                                         {"volumes", Json::array({host})}})}});
-  Json out = object("apps/v1", "DaemonSet", agent_metadata(options));
+  Json out = part("apps/v1", "DaemonSet", agent_metadata(options));
   return out.set("spec", Json::object({{"selector", Json::object({{"matchLabels", selector}})},
                                        {"updateStrategy", Json::object({{"type", "RollingUpdate"}, {"rollingUpdate", Json::object({{"maxUnavailable", "20%"}})}})},
                                        {"template", pod}}));
@@ -183,9 +155,9 @@ bool contains(const Json& existing, const Json& wanted) {
 
 std::vector<Json> install_manifests(const InstallOptions& options, const kube::Access& server) {
   std::vector<Json> out;
-  out.push_back(object("v1", "Namespace", metadata(options.space)));
+  out.push_back(part("v1", "Namespace", part_metadata(options.space)));
   for (Json& crd : api::crds()) {
-    const Json meta = metadata(kube::name_of(crd));
+    const Json meta = part_metadata(kube::name_of(crd));
     for (const char* const list : {"labels", "annotations"})
       for (const auto& [key, value] : meta[list].members()) crd.child("metadata").child(list).set(key, value);
     // Where the server runs in the cluster its Service is known before it is; elsewhere the server says where it is. Until it has told whom to believe, nothing is converted.
@@ -194,7 +166,7 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
       crd.child("spec").set("conversion", api::queue_conversion({.url = {}, .space = options.space, .service = api::queue_webhook_name, .ca_pem = {}}));
     out.push_back(std::move(crd));
   }
-  out.push_back(object("v1", "ServiceAccount", metadata(kName, options.space)));
+  out.push_back(part("v1", "ServiceAccount", part_metadata(kName, options.space)));
   kube::Access all = server;
   all.add(kube::leader_access({options.space, kName}));
   if (options.watch_namespace.empty()) all.add(api::queue_webhook_access(options.space));
@@ -204,21 +176,23 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
     if (std::ranges::find(spaces, rule.space) == spaces.end()) spaces.push_back(rule.space);
   for (const auto& space : spaces) out.push_back(role(kName, space, kube::role_rules(all, space)));
   for (Json& one : api::user_roles()) out.push_back(user_role(std::move(one)));
-  for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
+  for (const auto& space : spaces) out.push_back(binding(kName, space, kName, options.space));
   if (options.local_nodes)
     for (Json& one : local_node_role()) out.push_back(std::move(one));
   if (options.local_nodes && options.aws)
     for (Json& one : api::identities::node_settings_role(options.space)) {
-      one.set("metadata", metadata(kube::name_of(one), options.space));
+      one.set("metadata", part_metadata(kube::name_of(one), options.space));
       out.push_back(std::move(one));
     }
   if (options.replicas > 0 && options.watch_namespace.empty()) out.push_back(server_service(options, api::queue_webhook_name, "webhooks"));
   if (options.replicas > 0 && options.aws) out.push_back(server_service(options, api::identities::aws_service, "aws"));
   if (options.replicas > 0) out.push_back(deployment(options));
   if (options.replicas > 0 && options.companion_dir.rfind('/') > 0 && !options.companion_dir.empty()) {
-    out.push_back(object("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));
+    out.push_back(part("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));
     out.push_back(agent(options));
   }
+  if (!options.volumes.size.empty())
+    for (Json& one : volume_manifests(options.volumes, options.space)) out.push_back(std::move(one));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/install_volumes.h"
 #include "kube/access.h"
 #include "kube/json.h"
 
@@ -19,6 +20,7 @@ struct InstallOptions {
   std::string companion_dir = "/var/lib/fairlead/bin";  // of each node, filled by the agent; empty: Slurm's image brings the companion, and there is no agent
   std::string slurm_image;      // empty: the server's default
   bool aws = false;             // AWS clients are served, at Service fairlead-aws
+  VolumeOptions volumes;        // block volumes on the cluster's nodes
   bool local_nodes = false;     // nodes of local machines may read what their network is made from: names, routes, policies
 };
 
@@ -26,8 +28,8 @@ inline constexpr const char* kPartOf = "app.kubernetes.io/part-of";  // = "fairl
 inline constexpr const char* kManagedBy = "app.kubernetes.io/managed-by";
 inline constexpr const char* kVersion = "fairlead.dev/version";
 
-// In the order in which they must be made: namespace, CRDs, accounts, roles, bindings, the Deployment and
-// the agent's DaemonSet. Roles hold `server` (what the server's controllers
+// In the order in which they must be made: namespace, CRDs, accounts, roles, bindings, the Deployment,
+// the agent's DaemonSet, and what volumes need. Roles hold `server` (what the server's controllers
 // declare) and its Lease, nothing else. Equal arguments give equal manifests.
 std::vector<kube::Json> install_manifests(const InstallOptions& options, const kube::Access& server);
 

@@ -85,6 +85,74 @@ TEST(Install, AwsClientsAreServedWhereThatIsAskedFor) {
   }
 }
 
+InstallOptions with_volumes() { return {.volumes = {.size = "50Gi", .provisioner_image = "r/p:1", .attacher_image = "r/a:1", .resizer_image = "r/r:1", .snapshotter_image = {}}}; }
+const Json& named(const std::vector<Json>& manifests, const std::string& kind, const std::string& name) {
+  for (const auto& one : manifests)
+    if (one["kind"].string() == kind && kube::name_of(one) == name) return one;
+  static const Json none;
+  return none;
+}
+
+TEST(Install, VolumesAreThereWhereThatIsAskedFor) {
+  EXPECT_THAT(print_json(Json::array(install_manifests({}, some_access("")))), testing::Not(HasSubstr("fairlead-volumes\"")));
+  InstallOptions options = with_volumes();
+  auto manifests = install_manifests(options, some_access(""));
+  EXPECT_THAT(titles(manifests), testing::IsSupersetOf({"ServiceAccount fairlead-system/fairlead-volumes", "ServiceAccount fairlead-system/fairlead-volumes-controller", "ClusterRole fairlead-volumes", "ClusterRole fairlead-volumes-controller",
+                                                        "Role fairlead-system/fairlead-volumes-controller", "CSIDriver csi.fairlead.dev", "Deployment fairlead-system/fairlead-volumes-controller", "DaemonSet fairlead-system/fairlead-volumes"}));
+  EXPECT_THAT(titles(manifests), testing::Not(Contains("StorageClass fairlead")));
+  const std::string set = print_json(named(manifests, "DaemonSet", "fairlead-volumes"));
+  for (const char* const text : {"--folder=/var/lib/fairlead-volumes/pool", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi", "--engine=off", "--seen-as=unix:///var/lib/kubelet/plugins/csi.fairlead.dev/csi.sock"}) EXPECT_THAT(set, HasSubstr(text));
+  EXPECT_THAT(set, testing::Not(HasSubstr("nodeSelector")));
+  EXPECT_EQ(named(manifests, "Deployment", "fairlead-volumes-controller")["spec"]["template"]["spec"]["containers"].items().size(), 4U);
+
+  options.volumes.size = "xfs", options.volumes.nodes = "disk=large,zone=a", options.volumes.storage_class = true, options.volumes.snapshotter_image = "r/s:1", options.volumes.kubelet_dir = "/data/kubelet";
+  manifests = install_manifests(options, some_access(""));
+  const Json& daemons = named(manifests, "DaemonSet", "fairlead-volumes");
+  EXPECT_EQ(print_json(daemons["spec"]["template"]["spec"]["nodeSelector"]), R"({"disk":"large","zone":"a"})");
+  EXPECT_THAT(print_json(daemons), testing::AllOf(testing::Not(HasSubstr("--image=")), HasSubstr("unix:///data/kubelet/plugins/csi.fairlead.dev/csi.sock")));
+  EXPECT_EQ(named(manifests, "StorageClass", "fairlead")["volumeBindingMode"].string(), "WaitForFirstConsumer");
+  EXPECT_EQ(named(manifests, "Deployment", "fairlead-volumes-controller")["spec"]["template"]["spec"]["containers"].items().size(), 5U);
+}
+
+// Whoever takes a node over has its pods' tokens: they are to make no volume and read no Secret.
+TEST(Install, PodsOfNodesHaveNothingOfTheVolumesController) {
+  const auto manifests = install_manifests(with_volumes(), some_access(""));
+  const std::string pool = print_json(named(manifests, "ClusterRole", "fairlead-volumes")["rules"]);
+  for (const char* const text : {"secrets", "persistentvolumes", "volumeattachments", "delete", "leases", "\"*\""}) EXPECT_THAT(pool, testing::Not(HasSubstr(text)));
+  int bound = 0;
+  for (const auto& one : manifests)
+    if (const std::string& kind = one["kind"].string(); kind == "ClusterRoleBinding" || kind == "RoleBinding")
+      for (const auto& subject : one["subjects"].items())
+        if (subject["name"].string() == "fairlead-volumes") {
+          ++bound;
+          EXPECT_EQ(one["roleRef"]["name"].string(), "fairlead-volumes");
+        }
+  EXPECT_EQ(bound, 1);
+  const Json& pod = named(manifests, "DaemonSet", "fairlead-volumes")["spec"]["template"]["spec"];
+  EXPECT_EQ(pod["serviceAccountName"].string(), "fairlead-volumes");
+  EXPECT_FALSE(pod["automountServiceAccountToken"].boolean(true));
+  for (const auto& container : pod["containers"].items()) EXPECT_EQ(print_json(container["volumeMounts"]).find("serviceaccount") != std::string::npos, container["name"].string() == "pool") << "the driver asks nothing of the API";
+  EXPECT_THAT(print_json(named(manifests, "ClusterRole", "fairlead-volumes-controller")["rules"]), testing::Not(testing::AnyOf(HasSubstr("secrets"), HasSubstr("snapshot.storage.k8s.io"))));
+}
+
+TEST(Install, WrongFlagsOfVolumesAreNamed) {
+  const VolumeOptions good = with_volumes().volumes;
+  EXPECT_TRUE(check_volumes(good));
+  const auto refusal = [&](auto change) {
+    VolumeOptions options = good;
+    change(options);
+    const auto checked = check_volumes(options);
+    return checked ? std::string() : checked.error().message;
+  };
+  EXPECT_THAT(refusal([](auto& o) { o.size = "much"; }), HasSubstr("--volumes much"));
+  EXPECT_THAT(refusal([](auto& o) { o.size = "5Mi"; }), HasSubstr("1Gi at least"));
+  EXPECT_THAT(refusal([](auto& o) { o.folder = "relative"; }), HasSubstr("--volumes-folder"));
+  EXPECT_THAT(refusal([](auto& o) { o.kubelet_dir = "/a b"; }), HasSubstr("--kubelet-dir"));
+  EXPECT_THAT(refusal([](auto& o) { o.nodes = "disk"; }), HasSubstr("--volumes-nodes"));
+  EXPECT_THAT(refusal([](auto& o) { o.attacher_image = ""; }), HasSubstr("--csi-attacher-image"));
+  EXPECT_EQ(refusal([](auto& o) { o.size = "xfs"; }), "");
+}
+
 TEST(Install, LocalNodesSeeNoSecrets) {
   const auto manifests = install_manifests({.replicas = 0, .local_nodes = true}, some_access(""));
   EXPECT_THAT(titles(manifests), testing::IsSupersetOf({"ClusterRole fairlead-local-nodes", "ClusterRoleBinding fairlead-local-nodes"}));
@@ -105,7 +173,9 @@ TEST(Install, LocalNodesReadTheAwsSettingsAndNoOtherMap) {
 }
 
 TEST(Install, EverythingButUsersThingsIsMarkedAsOurs) {
-  for (const auto& one : install_manifests({}, some_access(""))) {
+  auto all = install_manifests({}, some_access(""));
+  for (Json& one : install_manifests(with_volumes(), some_access(""))) all.push_back(std::move(one));
+  for (const auto& one : all) {
     EXPECT_EQ(kube::labels_of(one)[kManagedBy], "fairlead") << kube::name_of(one);
     EXPECT_EQ(kube::annotations_of(one)[kVersion], FAIRLEAD_VERSION) << kube::name_of(one);
     EXPECT_EQ(owner_of(one, one).owner, Owner::Us);

@@ -512,10 +512,4 @@ Status ControllerService::ControllerModifyVolume(Context*, const wire::Controlle
   return await(api::kVolumes, request->volume_id(), api::limits_in_force, false, now);
 }
 
-kube::Access controller_access() {
-  kube::Access out;
-  out.may({"get", "list", "create", "update", "delete"}, api::kVolumes).may({"get", "list", "create", "delete"}, api::kSnapshots).may({"get", "list", "create", "delete"}, api::kAttachments).may({"get", "list"}, api::kVolumePools).may({"get"}, resources::nodes);
-  return out;
-}
-
 }  // namespace fairlead::csi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Controller service: requests become objects, and what the pool makes of them is waited for. It has no state; docs/design/071-csi.md.
+// The Controller service: requests become objects, and what the pool makes of them is waited for. It has no state; docs/design/071-csi.md. All that it asks of an API is api::driver_access() (api/volume_access.h).
 #pragma once
 #include <chrono>
 #include <functional>
@@ -9,7 +9,6 @@
 #include "csi/busy.h"
 #include "csi/csi.grpc.pb.h"
 #include "csi/requests.h"
-#include "kube/access.h"
 #include "kube/kube_api.h"
 
 namespace fairlead::csi {
@@ -57,7 +56,5 @@ class ControllerService final : public wire::Controller::Service {
   const ControllerOptions options_;
   Busy busy_;
 };
-
-kube::Access controller_access();
 
 }  // namespace fairlead::csi

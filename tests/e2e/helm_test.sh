@@ -144,6 +144,41 @@ exporter=slurmNodes.exporter.enabled=true
 [[ $(render f $operator_chart --set agent.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false,crds.install=false,rbac.create=false | grep '^kind: ' | sort | tr -d '\n') == \
   'kind: Deploymentkind: Servicekind: Servicekind: ServiceAccount' ]] || fail 'switches do not switch off'
 ok 'switches'
+# Block volumes: off unless asked for, and what cannot work without is asked for by name.
+! render f $operator_chart | grep -q '^kind: CSIDriver$\|privileged: true' || fail 'volumes that nobody asked for'
+sidecars=volumes.controller.images.provisioner=r/p:1,volumes.controller.images.attacher=r/a:1,volumes.controller.images.resizer=r/r:1
+volumes=volumes.enabled=true,volumes.size=50Gi,$sidecars
+snapshots=volumes.snapshots.enabled=true,volumes.controller.images.snapshotter=r/s:1
+refused 'volumes.size: say how large' render f $operator_chart --set volumes.enabled=true,$sidecars
+refused 'volumes.controller.images.provisioner: say where' render f $operator_chart --set volumes.enabled=true,volumes.size=50Gi
+refused 'volumes.controller.images.snapshotter: say where' render f $operator_chart --set $volumes,volumes.snapshots.enabled=true
+refused 'volumes/size' render f $operator_chart --set $volumes,volumes.size=large
+refused 'volumes/image' render f $operator_chart --set $volumes,volumes.image=../pool.img
+refused 'kubeletDir' render f $operator_chart --set $volumes,volumes.kubeletDir=kubelet
+render f $operator_chart -n lab --set "$volumes,$snapshots,volumes.storageClass.create=true,volumes.nodeSelector.disk=pool,volumes.kubeletDir=/data/kubelet" > "$work/volumes.yaml"
+render f $operator_chart --set "$volumes,volumes.image=,volumes.size=" > "$work/volumes-xfs.yaml"
+/usr/bin/python3 - "$work/volumes.yaml" "$work/volumes-xfs.yaml" << 'PYTHON'
+import sys, yaml
+read = lambda path: {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(open(path)) if d}
+all, xfs = read(sys.argv[1]), read(sys.argv[2])
+pod = all["DaemonSet", "f-fairlead-volumes"]["spec"]["template"]["spec"]
+pool, driver = pod["containers"]
+assert pod["nodeSelector"] == {"disk": "pool"} and not pod["automountServiceAccountToken"]
+assert {"--engine=off", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi"} <= set(pool["args"]), pool["args"]
+assert {"--own-pool", "--seen-as=unix:///data/kubelet/plugins/csi.fairlead.dev/csi.sock"} <= set(driver["args"]), driver["args"]
+tokens = [c["name"] for c in pod["containers"] if any("serviceaccount" in m["mountPath"] for m in c["volumeMounts"])]
+assert tokens == ["pool"], tokens
+assert not any(arg.startswith(("--image", "--size")) for arg in xfs["DaemonSet", "f-fairlead-volumes"]["spec"]["template"]["spec"]["containers"][0]["args"])
+names = lambda of: [c["name"] for c in of["Deployment", "f-fairlead-volumes-controller"]["spec"]["template"]["spec"]["containers"]]
+assert names(all) == ["driver", "provisioner", "attacher", "resizer", "snapshotter"] and names(xfs) == names(all)[:-1]
+assert ("StorageClass", "fairlead") in all and ("StorageClass", "fairlead") not in xfs
+# Each account has its own role and no other.
+bound = sorted((d["subjects"][0]["name"], d["roleRef"]["name"]) for d in all.values() if d["kind"].endswith("RoleBinding") and "volumes" in d["subjects"][0]["name"])
+assert bound == [("f-fairlead-volumes",) * 2] + [("f-fairlead-volumes-controller",) * 2] * 2, bound
+policies = {name for kind, name in all if kind == "NetworkPolicy"}
+assert {"f-fairlead-volumes", "f-fairlead-volumes-controller"} <= policies, policies
+PYTHON
+ok 'block volumes are there where that is asked for, with rights for that'
 
 # Published, then read by helm from a web server.
 deploy/publish.sh "$work/repo" > "$work/log" || fail 'publish'
@@ -218,7 +253,7 @@ KUBECONFIG=$(tail -n 1 "$work/log")
 export KUBECONFIG
 ok "a real Kubernetes: $(k version -o json | json 'o["serverVersion"]["gitVersion"]')"
 
-for values in '' server.replicas=1,crds.keep=false,networkPolicy.apiServerCIDRs={10.0.0.0/8} 'image.registry=registry.example/x,server.slurmImage=registry.example/slurm:1,imagePullSecrets[0].name=s'; do
+for values in '' "$volumes,$snapshots,volumes.storageClass.create=true,volumes.storageClass.default=true" "$volumes,volumes.image=,volumes.sparse=true" server.replicas=1,crds.keep=false,networkPolicy.apiServerCIDRs={10.0.0.0/8} 'image.registry=registry.example/x,server.slurmImage=registry.example/slurm:1,imagePullSecrets[0].name=s'; do
   render f $operator_chart -n default ${values:+--set "$values"} > "$work/rendered.yaml"
   k apply --dry-run=server --validate=strict -f "$work/rendered.yaml" > "$work/log" 2>&1 || fail "the API server refuses what the chart renders with \"$values\""
 done
@@ -253,6 +288,30 @@ for forbidden in 'update leases.coordination.k8s.io/fairlead-server -n default' 
 done
 ! k auth can-i get secrets -n fairlead-system --as=system:serviceaccount:fairlead-system:f-fairlead-agent > /dev/null 2>&1 || fail 'the agent may read secrets'
 ok 'least privilege'
+
+# Pods of nodes follow volumes and make none; the controller makes them and reads no Secret.
+h upgrade f site/fairlead --version "$version" -n fairlead-system --reuse-values --set "$volumes,volumes.storageClass.create=true" || fail 'volumes'
+[[ $(k get csidriver csi.fairlead.dev -o jsonpath='{.spec.attachRequired}') == true && $(k get storageclass fairlead -o jsonpath='{.volumeBindingMode}') == WaitForFirstConsumer ]] || fail 'no CSIDriver, or no StorageClass'
+server_account=$account
+account=system:serviceaccount:fairlead-system:f-fairlead-volumes
+may update volumes.fairlead.dev/x --subresource=status || fail 'a pool cannot tell of a volume'
+may create volumepools.fairlead.dev || fail 'a pool cannot make itself known'
+for forbidden in 'create volumes.fairlead.dev' 'delete volumes.fairlead.dev' 'create attachments.fairlead.dev' 'get secrets -n fairlead-system' 'get persistentvolumes' 'patch volumeattachments.storage.k8s.io' 'update nodes' 'update leases.coordination.k8s.io/csi-fairlead-dev -n fairlead-system'; do
+  # shellcheck disable=SC2086
+  ! may $forbidden || fail "a pod of a node may $forbidden"
+done
+account=$account-controller
+may create volumes.fairlead.dev || fail 'the driver cannot make a volume'
+may patch volumeattachments.storage.k8s.io/x --subresource=status || fail 'csi-attacher cannot tell'
+may update leases.coordination.k8s.io/external-resizer-csi-fairlead-dev -n fairlead-system || fail 'csi-resizer cannot lead'
+for forbidden in 'get secrets -n fairlead-system' 'update volumes.fairlead.dev/x --subresource=status' 'update leases.coordination.k8s.io/fairlead-server -n fairlead-system' 'create leases.coordination.k8s.io -n default' 'get volumesnapshotcontents.snapshot.storage.k8s.io' 'create pods -n default' 'update nodes'; do
+  # shellcheck disable=SC2086
+  ! may $forbidden || fail "the volumes' controller may $forbidden"
+done
+account=$server_account
+h upgrade f site/fairlead --version "$version" -n fairlead-system --reset-values || fail 'volumes off again'
+! k get csidriver csi.fairlead.dev > "$work/log" 2>&1 || fail 'the CSIDriver stays without volumes'
+ok 'least privilege of volumes'
 
 # The server itself with the account's token: it must get along with these rights.
 k create token f-fairlead-server -n fairlead-system > "$work/token"

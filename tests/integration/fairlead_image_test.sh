@@ -15,7 +15,7 @@ version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' CMakeLists.txt
 
 images/fairlead/build.sh "$build" "$work/a" 2> "$work/log" || { cat "$work/log" >&2; fail 'building the images'; }
 (cd "$work/a" && sha256sum --quiet -c sha256sums) || fail 'sha256sums do not fit'
-for name in fairlead-server fairlead-agent fairlead; do
+for name in fairlead-server fairlead-agent fairlead-volumes fairlead; do
   skopeo inspect --config "oci:$work/a/$name:$version" > "$work/config.json"
   skopeo inspect --config "docker-archive:$work/a/$name.docker.tar" > "$work/docker.json"
   umoci unpack --image "$work/a/$name:$version" "$work/$name" > /dev/null 2>&1 || fail "umoci does not unpack $name"
@@ -23,7 +23,7 @@ for name in fairlead-server fairlead-agent fairlead; do
 import json, os, stat, sys
 name, version, work = sys.argv[1:]
 config, docker = (json.load(open(f"{work}/{part}.json")) for part in ("config", "docker"))
-wanted = "0:0" if name == "fairlead-agent" else "65532:65532"
+wanted = "0:0" if name in ("fairlead-agent", "fairlead-volumes") else "65532:65532"
 for of in (config, docker):
     assert of["config"]["User"] == wanted, of["config"]["User"]
     assert of["config"]["Entrypoint"] == [f"/usr/bin/{name}"], of["config"]["Entrypoint"]
@@ -39,7 +39,8 @@ for folder, _, files in os.walk(root):
             # Plug-ins of the C library carry the x bit; what one can start lies in a bin folder.
             if os.path.basename(folder) in ("bin", "sbin"):
                 programs.append(file)
-expected = {"fairlead-agent": ["fairlead-agent", "fairlead-slurm"]}.get(name, [name])
+file_systems = ["blkid", "dumpe2fs", "e2fsck", "mke2fs", "mkfs.xfs", "mount", "resize2fs", "xfs_growfs"]
+expected = {"fairlead-agent": ["fairlead-agent", "fairlead-slurm"], "fairlead-volumes": sorted(["fairlead-csi", "fairlead-volumes"] + file_systems)}.get(name, [name])
 assert sorted(programs) == expected, f"{name} holds programs beside its own: {programs}"
 sbom = json.load(open(f"{work}/a/{name}.spdx.json"))
 assert {"libc6", "libssl3", name} <= {package["name"] for package in sbom["packages"]}

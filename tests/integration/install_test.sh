@@ -189,6 +189,36 @@ does "$kubectl" get crd hyperpodpytorchjobs.sagemaker.amazonaws.com
 does "$kubectl" delete crd hyperpodpytorchjobs.sagemaker.amazonaws.com
 say "the definition of training jobs is left to SageMaker's operator"
 
+# --- block volumes ---
+volumes=(--volumes 50Gi --volumes-nodes disk=pool --volumes-class --csi-provisioner-image r/p:1 --csi-attacher-image r/a:1 --csi-resizer-image r/r:1)
+refuses "$fairlead" install --volumes 50Gi
+says '--csi-provisioner-image: say where'
+refuses "$fairlead" install --volumes-class
+does "$fairlead" install "${volumes[@]}"
+does "$fairlead" install "${volumes[@]}"
+never_says ' (created|changed|removed)$'
+does "$kubectl" get -n fairlead-system daemonset/fairlead-volumes deployment/fairlead-volumes-controller csidriver/csi.fairlead.dev storageclass/fairlead
+may() { "$kubectl" auth can-i "$@" > "$work/out" 2>&1; }
+node=(--as system:serviceaccount:fairlead-system:fairlead-volumes) controller=(--as system:serviceaccount:fairlead-system:fairlead-volumes-controller)
+may update volumes.fairlead.dev/x --subresource=status "${node[@]}" && may create persistentvolumes "${controller[@]}" || fail 'rights are missing'
+for forbidden in 'create volumes.fairlead.dev' 'delete volumes.fairlead.dev' 'create persistentvolumes' 'get secrets -n fairlead-system'; do
+  # shellcheck disable=SC2086
+  ! may $forbidden "${node[@]}" || fail "pods of nodes may $forbidden"
+done
+! may get secrets -n fairlead-system "${controller[@]}" && ! may update leases/fairlead-server -n fairlead-system "${controller[@]}" || fail "the volumes' controller may read Secrets, or take the server's Lease"
+printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Volume\nmetadata: {name: data}\nspec: {pool: box, size: 1Gi}\n' | "$kubectl" apply -f - > "$work/out" 2>&1 || fail 'a volume'
+does "$fairlead" upgrade
+says 'daemonset/fairlead-volumes in fairlead-system removed'
+says 'csidriver/csi.fairlead.dev removed'
+does "$fairlead" install "${volumes[@]}"
+does "$fairlead" uninstall
+says 'storageclass/fairlead removed'
+says 'volumes.fairlead.dev stays'
+does "$kubectl" get volume data
+refuses "$kubectl" get csidriver csi.fairlead.dev
+does "$fairlead" uninstall --purge --yes
+say 'block volumes come and go with their flag; an uninstall leaves Volumes'
+
 # --- one namespace only ---
 does "$kubectl" get namespace lab
 does "$fairlead" install

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/volume_access.h"
 #include "base/log.h"
 #include "kube/selector.h"
 #include "volumes/keyring.h"
@@ -227,7 +228,7 @@ Result<std::vector<std::string>> nodes_of(const kube::Caches& caches, const std:
   const auto parsed = kube::LabelSelector::parse(selector);
   if (!parsed) return fail(Code::Invalid, "spec.nodeSelector: " + parsed.error().message);
   caches.of(resources::nodes).each("", [&](const Json& node) {
-    if (selector.empty() ? kube::name_of(node) == pool : parsed->matches(kube::labels_of(node))) out.push_back(kube::name_of(node));
+    if (selector.empty() ? api::pool_name_for(kube::name_of(node)) == pool : parsed->matches(kube::labels_of(node))) out.push_back(kube::name_of(node));
   });
   std::sort(out.begin(), out.end());
   return out;
@@ -385,9 +386,7 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
 }
 
 kube::Access pool_access() {
-  kube::Access out;
-  for (const kube::Resource& one : {api::kVolumes, api::kSnapshots, api::kAttachments, api::kVolumePools}) out.may({"get", "list", "watch", "update"}, one).may({"update"}, one, "status");
-  out.may({"create"}, api::kVolumePools).may({"get", "list", "watch"}, resources::nodes);
+  kube::Access out = api::pool_access();
   // Of encrypted volumes (keyring.h).
   out.may({"get", "create"}, resources::secrets, "", kKeySpace).may({"create"}, resources::namespaces);
   return out;

@@ -26,7 +26,7 @@ struct PoolSite {
 // Volumes, Snapshots, Attachments and the VolumePool itself.
 std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& site);
 
-// All that they ask of an API, whichever pool it is.
+// All that they ask of an API, whichever pool it is, and keys of encrypted volumes.
 kube::Access pool_access();
 
 }  // namespace fairlead::volumes
