@@ -13,6 +13,7 @@
 #include "api/queue_crds.h"
 #include "api/training_crd.h"
 #include "api/team_crds.h"
+#include "api/volume.h"
 #include "api/volume_access.h"
 #include "cli/command.h"
 #include "cli/install_plan.h"
@@ -358,6 +359,10 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     for (Json& one : *list) objects.emplace_back(resource, std::move(one));
     crds.emplace_back(resource, std::move(**existing));
   }
+  // An object that goes takes its data along, or waits for ever for a pool that has gone: who means that deletes volumes by name, while their pools run.
+  const auto holds_data = [](const auto& one) { return one.first.plural == api::kVolumes.plural || one.first.plural == api::kSnapshots.plural; };
+  if (const auto data = std::ranges::count_if(objects, holds_data); options.purge && data > 0)
+    return fail(Code::Exists, fmt::format("--purge deletes no data of volumes, and {} Volumes and Snapshots are there: delete them first (fairlead volume rm, kubectl delete pvc), or leave --purge out; nothing was changed", data));
   if (options.purge && !options.dry_run) {
     auto may = may_purge(options, objects.size());
     if (!may) return std::unexpected(std::move(may.error()));
@@ -466,7 +471,7 @@ void add_install(CLI::App& app, Context& context) {
   auto options = std::make_shared<UninstallOptions>();
   CLI::App* command = app.add_subcommand("uninstall", "Take Fairlead out of a Kubernetes cluster; users' objects and CRDs stay");
   command->add_option("-n,--namespace", options->space, "where the server runs")->capture_default_str()->type_name("NAME");
-  command->add_flag("--purge", options->purge, "delete all Slurm clusters and our CRDs too");
+  command->add_flag("--purge", options->purge, "delete all Slurm clusters and our CRDs too; refused as long as there are Volumes");
   command->add_flag("-y,--yes", options->yes, "do not ask");
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
   command->add_option("--timeout", options->timeout, "seconds to wait until things are gone")->capture_default_str();

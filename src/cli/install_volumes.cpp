@@ -28,7 +28,8 @@ Json list(std::initializer_list<const char*> words) {
   return out;
 }
 
-Json limits() { return Json::object({{"requests", Json::object({{"cpu", "10m"}, {"memory", "32Mi"}})}, {"limits", Json::object({{"memory", "256Mi"}})}}); }
+Json requests() { return Json::object({{"requests", Json::object({{"cpu", "10m"}, {"memory", "32Mi"}})}}); }
+Json limits() { return requests().set("limits", Json::object({{"memory", "256Mi"}})); }
 Json host_path(const char* name, const std::string& path, const char* type) { return Json::object({{"name", name}, {"hostPath", Json::object({{"path", path}, {"type", type}})}}); }
 Json mount(const char* name, const std::string& path) { return Json::object({{"name", name}, {"mountPath", path}}); }
 Json selector_of(const char* name) { return Json::object({{"app.kubernetes.io/name", name}, {kPartOf, "fairlead"}}); }
@@ -37,14 +38,14 @@ Json account(const char* name, const std::string& space) { return part("v1", "Se
 Json probe_by_call() { return Json::object({{"exec", Json::object({{"command", list({"/usr/bin/fairlead-csi", "call", "Probe"})}})}, {"initialDelaySeconds", 5}, {"periodSeconds", 30}, {"timeoutSeconds", 10}}); }
 Json endpoint() { return Json::object({{"name", "CSI_ENDPOINT"}, {"value", "unix:///csi/csi.sock"}}); }
 
-// Privileged: it makes devices, and mounts where the node sees it.
+// Privileged: it makes devices, and mounts where the node sees it. Without a limit: a check of a large ext4 takes the memory that it takes, and one that is killed for it keeps its pod from starting.
 Json node_container(const VolumeOptions& options, const char* name, const char* program, std::vector<Json> args) {
   return Json::object({{"name", name},
                        {"image", options.image},
                        {"imagePullPolicy", "IfNotPresent"},
                        {"command", list({program})},
                        {"args", Json::array(std::move(args))},
-                       {"resources", limits()},
+                       {"resources", requests()},
                        {"securityContext", Json::object({{"privileged", true}, {"runAsUser", 0}, {"readOnlyRootFilesystem", true}})}});
 }
 

@@ -216,8 +216,12 @@ says 'storageclass/fairlead removed'
 says 'volumes.fairlead.dev stays'
 does "$kubectl" get volume data
 refuses "$kubectl" get csidriver csi.fairlead.dev
+refuses "$fairlead" uninstall --purge --yes
+says '--purge deletes no data of volumes, and 1 Volumes and Snapshots are there'
+does "$kubectl" get volume data
+does "$kubectl" delete volume data
 does "$fairlead" uninstall --purge --yes
-say 'block volumes come and go with their flag; an uninstall leaves Volumes'
+say 'block volumes come and go with their flag; an uninstall leaves Volumes, and --purge does not delete them'
 
 # --- one namespace only ---
 does "$kubectl" get namespace lab

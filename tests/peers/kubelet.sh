@@ -110,7 +110,7 @@ state = "$work/state"
     runtime_type = "io.containerd.runc.v2"
 TEXT
 cat > "$work/cni/10-try.conf" << TEXT
-{"cniVersion": "0.4.0", "name": "try", "type": "ptp", "ipam": {"type": "host-local", "dataDir": "$work/ipam", "ranges": [[{"subnet": "10.89.0.0/24"}]]}}
+{"cniVersion": "0.4.0", "name": "try", "type": "ptp", "ipam": {"type": "host-local", "dataDir": "$work/ipam", "ranges": [[{"subnet": "10.89.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
 TEXT
 containerd --config "$work/containerd.toml" > "$work/containerd.log" 2>&1 &
 pids+=($!)

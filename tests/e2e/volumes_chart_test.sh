@@ -1,0 +1,239 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Volumes by the chart on a real kubelet: its pods make the pool and the driver from the image of images/fairlead, the standard sidecars run beside the controller, a pod's claim becomes a volume, grows, is
+# copied by a VolumeSnapshot, and is gone with the claim. The chart's pods are deleted and come again: the pod that uses the volume goes on. No request is refused, and an uninstall leaves the pool's data.
+#   volumes_chart_test.sh BUILD_DIR     as root; everything happens in namespaces of its own
+set -euo pipefail
+build=$(realpath "${1:?usage: volumes_chart_test.sh BUILD_DIR}")
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+peers=$top/tests/peers
+[ -n "${FAIRLEAD_KUBERNETES:-}" ] || { echo "skipped: needs a real Kubernetes (./test.sh --kubernetes, or FAIRLEAD_KUBERNETES=1)"; exit 77; }
+programs=$("$peers/build.sh" --print)
+sidecars=$("$peers/csi.sh" --print)
+version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' "$top/CMakeLists.txt")
+host=10.87.0.1
+case ${FAIRLEAD_KUBELET_STAGE:-} in
+'')
+  for name in kube-apiserver kubectl helm; do [ -x "$programs/$name" ] || { echo "skipped: $programs/$name is not built (tests/peers/build.sh)"; exit 77; }; done
+  # They take a quarter of an hour to build: with --full, else where they are there.
+  [ -z "${FAIRLEAD_FULL:-}" ] || { "$peers/csi.sh" && "$peers/kubelet.sh" --prepare; } > /dev/null || true
+  [ -x "$programs/kubelet" ] || { echo "skipped: the kubelet is not built (tests/peers/kubelet.sh --prepare)"; exit 77; }
+  for name in csi-provisioner csi-attacher csi-resizer csi-snapshotter snapshot-controller; do [ -x "$sidecars/$name" ] || { echo "skipped: $name is not built (tests/peers/csi.sh)"; exit 77; }; done
+  for tool in umoci skopeo nft; do command -v $tool > /dev/null || { echo "skipped: $tool is missing (tools/packages-test.txt)"; exit 77; }; done
+  # While there is a network: the image's packages may have to be fetched.
+  FAIRLEAD_TEST_IMAGES=$(mktemp -d /var/tmp/fairlead-volumes-chart-images-XXXXXX)
+  export FAIRLEAD_TEST_IMAGES
+  trap 'rm -rf "$FAIRLEAD_TEST_IMAGES"' EXIT
+  "$top/images/fairlead/build.sh" "$build" "$FAIRLEAD_TEST_IMAGES" --only fairlead-volumes > "$FAIRLEAD_TEST_IMAGES/log" 2>&1 || { tail -n 20 "$FAIRLEAD_TEST_IMAGES/log" >&2; exit 1; }
+  FAIRLEAD_KUBELET_STAGE=cluster unshare --net --mount --propagation private bash "$0" "$build"
+  exit
+  ;;
+cluster)
+  # shellcheck source=tests/lib.sh
+  . "$top/tests/lib.sh"
+  after_end() { "$peers/cluster.sh" down "$work/peer" > /dev/null 2>&1; }
+  mkdir -p /var/log/pods
+  mount -t tmpfs none /var/log/pods
+  ip link set lo up
+  ip address add $host/32 dev lo
+  "$peers/cluster.sh" up "$work/peer" --bind 0.0.0.0 --advertise $host > "$work/up.log" 2>&1 || fail "the cluster does not start: $(tail -n 5 "$work/up.log")"
+  # What kube-proxy would do: pods reach the API server at its service address.
+  nft -f - << TEXT || fail 'the packet filter takes no rule'
+table ip service {
+  chain prerouting { type nat hook prerouting priority dstnat; ip daddr 10.96.0.1 tcp dport 443 dnat to $host:$(sed -E 's/.*://' "$work/peer/run/address"); }
+}
+TEXT
+  cat > "$work/then.sh" << TEXT
+exec env FAIRLEAD_KUBELET_STAGE=pods FAIRLEAD_PEER=$(printf '%q' "$work/peer") bash $(printf '%q' "$top/tests/e2e/$(basename "$0")") $(printf '%q' "$build")
+TEXT
+  status=0
+  PEER_KUBELET_THEN=$work/then.sh "$peers/kubelet.sh" "$work/peer" || status=$?
+  [ "$status" = 0 ] || fail "exit status $status"
+  exit 0
+  ;;
+esac
+
+# --- beside the kubelet, in its mount namespace
+# shellcheck source=tests/lib.sh
+. "$top/tests/lib.sh"
+node=$PEER_KUBELET_NODE containerd=${PEER_KUBELET_ROOT%/*}/containerd.sock folder=$work/volumes
+export HELM_CACHE_HOME=$work/helm/cache HELM_CONFIG_HOME=$work/helm/config HELM_DATA_HOME=$work/helm/data NO_COLOR=1
+say() { printf 'ok  %s\n' "$*"; }
+k() { "$programs/kubectl" --request-timeout=20s "$@"; }
+field() { k get "$1" "$2" -o "jsonpath=$3" 2> /dev/null; }
+is() { [ "$(field "$1" "$2" "$3")" = "$4" ]; }
+gone() { ! k get "$1" "$2" > /dev/null 2>&1; }
+before_end() {
+  local log
+  if [ "$1" != 0 ]; then
+    { k get events -A --sort-by=.metadata.creationTimestamp | tail -n 12; k get pods,pvc,pv,volumes,volumepools,attachments,csinodes -A -o wide; } > "$work/objects.log" 2>&1 || true
+    for log in /var/log/pods/fairlead-system_*/*/*.log; do tail -n 8 "$log" > "$work/$(basename "${log%/*}")-of-$(basename "${log%/*/*}" | sed -E 's/_[0-9a-f-]*$//; s/.*-//').log" || true; done
+    # As far as it still works: what is mounted would outlive the test.
+    { k delete pods --all --timeout=60s; k delete pvc --all --timeout=60s; "$programs/helm" uninstall f -n fairlead-system --wait --timeout 2m; } > /dev/null 2>&1 || true
+  fi
+}
+after_end() {
+  "$build/bin/fairlead-volumes" destroy --folder "$folder/pool" --image "$folder/pool.img" --yes
+}
+
+# As systemd makes it on a node: what is mounted in a container is to be seen outside.
+mount --make-rshared /
+python3 - "$work/sidecars.tar" "$sidecars"/csi-{provisioner,attacher,resizer,snapshotter} << 'PYTHON'
+import hashlib, io, json, os, sys, tarfile
+out, *programs = sys.argv[1:]
+manifest = []
+with tarfile.open(out, "w") as tar:
+    def put(name, data):
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+    for program in programs:
+        name, layer = os.path.basename(program), io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w") as inner:
+            info, data = tarfile.TarInfo(name), open(program, "rb").read()
+            info.size, info.mode = len(data), 0o755
+            inner.addfile(info, io.BytesIO(data))
+        layer = layer.getvalue()
+        put(name + ".layer.tar", layer)
+        config = {"architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/" + name]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]}}
+        put(name + ".json", json.dumps(config).encode())
+        manifest.append({"Config": name + ".json", "RepoTags": [f"fairlead.local/{name}:1"], "Layers": [name + ".layer.tar"]})
+    put("manifest.json", json.dumps(manifest).encode())
+PYTHON
+for archive in "$work/sidecars.tar" "$FAIRLEAD_TEST_IMAGES/fairlead-volumes.docker.tar"; do ctr -a "$containerd" -n k8s.io images import "$archive" > "$work/out" 2>&1 || fail "containerd does not take $archive"; done
+rm "$work/sidecars.tar"
+
+cat > "$work/values.yaml" << YAML
+server: {replicas: 0}
+agent: {enabled: false}
+volumes:
+  enabled: true
+  folder: $folder
+  size: 12Gi
+  sparse: true
+  kubeletDir: $PEER_KUBELET_ROOT
+  tolerations: [{operator: Exists}]
+  storageClass: {create: true}
+  snapshots: {enabled: true}
+  controller:
+    tolerations: [{operator: Exists}]
+    images: {provisioner: "fairlead.local/csi-provisioner:1", attacher: "fairlead.local/csi-attacher:1", resizer: "fairlead.local/csi-resizer:1", snapshotter: "fairlead.local/csi-snapshotter:1"}
+YAML
+# Of VolumeSnapshots the cluster has its own controller.
+k apply -f "$sidecars/crds" > /dev/null
+k wait --for=condition=established crd --all --timeout=60s > /dev/null
+start snapshots.log "$sidecars/snapshot-controller" --kubeconfig="$KUBECONFIG" --leader-election=false
+"$programs/helm" install f "$top/deploy/helm/fairlead" -n fairlead-system --create-namespace -f "$work/values.yaml" > "$work/out" 2>&1 || fail 'helm install'
+pods_of() { k -n fairlead-system get pods -l "app.kubernetes.io/component=$1" -o name; }
+ready() { k -n fairlead-system wait --for=condition=Ready pod -l "app.kubernetes.io/component=$1" --timeout=2s; }
+wait_until 120 "the node's pod is ready" ready volumes
+wait_until 120 "the controller's pods are ready" ready volumes-controller
+wait_until 60 'the pool is known' is volumepool "$node" '{.status.nodes[0]}' "$node"
+wait_until 60 'the kubelet knows the driver' is csinode "$node" '{.spec.drivers[0].name} {.spec.drivers[0].topologyKeys[0]}' 'csi.fairlead.dev topology.fairlead.dev/pool'
+[ "$(stat -f -c %T "$folder/pool")" = xfs ] || fail 'the pool is not mounted where the node sees it'
+say "the chart's pods run: a pool on the node, and its driver is known"
+
+k apply -f - > "$work/out" 2>&1 << YAML || fail 'a claim and its pod'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fairlead, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: writer}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  automountServiceAccountToken: false
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: "fairlead.local/try:1", imagePullPolicy: Never, command: [sh, -c, "while :; do echo alive > /data/beat; sleep 1; done"], volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+YAML
+wait_until 120 'the pod runs' is pod writer '{.status.phase}' Running
+pv=$(field pvc data '{.spec.volumeName}')
+volume=$(field pv "$pv" '{.spec.csi.volumeHandle}')
+mounted=$PEER_KUBELET_ROOT/pods/$(field pod writer '{.metadata.uid}')/volumes/kubernetes.io~csi/$pv/mount
+wait_until 20 'the pod writes' test -s "$mounted/beat"
+[ "$(stat -f -c %T "$mounted")" = xfs ] || fail "the file system is $(stat -f -c %T "$mounted")"
+say 'a pod writes to the volume of its claim'
+
+k patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}' > /dev/null
+wait_until 150 'the claim has grown' is pvc data '{.status.capacity.storage}' 2Gi
+[ "$(($(stat -f -c '%b * %S' "$mounted")))" -gt 1900000000 ] || fail "the file system has not grown: $(stat -f "$mounted")"
+say 'it has grown under the pod'
+
+k apply -f - > "$work/out" 2>&1 << 'YAML' || fail 'a snapshot and a claim of it'
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {name: fairlead}
+driver: csi.fairlead.dev
+deletionPolicy: Delete
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: then}
+spec: {volumeSnapshotClassName: fairlead, source: {persistentVolumeClaimName: data}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: restored}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fairlead, resources: {requests: {storage: 2Gi}}, dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: then}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: "fairlead.local/try:1", imagePullPolicy: Never, command: [sh, -c, "cat /data/beat"], volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: restored}}]
+YAML
+wait_until 150 'a pod has read what the snapshot holds' is pod reader '{.status.phase}' Succeeded
+k delete pod reader --timeout=60s > /dev/null
+k delete pvc restored > /dev/null
+k delete volumesnapshot then --timeout=60s > /dev/null
+say 'a claim begins with a VolumeSnapshot'
+
+# All of the chart's pods anew, as at an upgrade.
+old=$(pods_of volumes)
+k -n fairlead-system delete pod -l 'app.kubernetes.io/component in (volumes, volumes-controller)' --timeout=60s > "$work/out" 2>&1 || fail "delete the chart's pods"
+rm -f "$mounted/beat"
+wait_until 20 'the pod goes on without them' test -s "$mounted/beat"
+wait_until 60 'others are there' eval '[ -n "$(pods_of volumes)" ] && [ "$(pods_of volumes)" != "$old" ]'
+wait_until 120 "the node's pod is ready again" ready volumes
+wait_until 120 "the controller's pods are ready again" ready volumes-controller
+wait_until 60 'the volume is known as in use' is volume "$volume" '{.status.phase} {.status.node}' "InUse $node"
+[ "$(grep -c " $folder/pool " /proc/self/mountinfo)" = 1 ] || fail "the pool is mounted otherwise than once: $(grep " $folder/pool " /proc/self/mountinfo)"
+say "the chart's pods were made anew; the pod went on"
+
+k delete pod writer --timeout=60s > /dev/null
+k delete pvc data > /dev/null
+wait_until 150 'the volume goes with the claim' gone volume "$volume"
+[ -z "$(k get volumes,snapshots,attachments -o name)" ] && [ -z "$(find "$folder/pool" -name '*.volume')" ] || fail 'something is left'
+say 'it is gone with the claim'
+
+python3 - "$FAIRLEAD_PEER/log/audit.jsonl" << 'TEXT' > "$work/out" || fail 'the pods asked for what the chart does not grant, or too little'
+import json, sys
+asked = {}
+for line in open(sys.argv[1]):
+    event = json.loads(line)
+    user = event["user"].get("username", "")
+    if user.startswith("system:serviceaccount:fairlead-system:"):
+        asked[user] = asked.get(user, 0) + 1
+        if event.get("responseStatus", {}).get("code") == 403:
+            print(user, event["verb"], event["requestURI"])
+            asked[""] = 1
+print(asked)
+# Of the node's pod the pool alone asks; the driver there has no token.
+sys.exit("" in asked or len(asked) != 2 or min(asked.values()) < 20)
+TEXT
+say 'the audit log has no refusal'
+
+"$programs/helm" uninstall f -n fairlead-system --wait --timeout 2m > "$work/out" 2>&1 || fail 'helm uninstall'
+wait_until 60 "the chart's pods are gone" eval '[ -z "$(pods_of volumes)$(pods_of volumes-controller)" ]'
+gone csidriver csi.fairlead.dev || fail 'the driver is left'
+is volumepool "$node" '{.metadata.name}' "$node" || fail 'the VolumePool is gone'
+[ -s "$folder/pool/pool.id" ] || fail 'the pool is gone'
+say 'uninstalled; the pool is left'
