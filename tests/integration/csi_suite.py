@@ -1049,7 +1049,7 @@ def limits():
         def held_to(what, wanted):
             time.sleep(0.5)
             rates = []
-            for _ in range(4):
+            for _ in range(8):  # of a machine that has other things to do
                 rates.append(load.rate(2))
                 if abs(rates[-1] - wanted) <= wanted * 0.05:
                     break
@@ -1064,7 +1064,7 @@ def limits():
         held_to("by bytes", 256)
         does("ControllerModifyVolume", volume.asks(mutable_parameters={"throughput": "0"}))
         time.sleep(0.5)
-        check("without limits", "more than 1000", load.rate(2), lambda got: got > 1000)
+        check("without limits", "more than 700", load.rate(2), lambda got: got > 700)
         # The daemon dies: the limits are the engine's.
         does("ControllerModifyVolume", volume.asks(mutable_parameters={"iops": "500"}))
         volumes.kill()
