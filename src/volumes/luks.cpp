@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -44,6 +45,8 @@ Result<Fd> memory_with(std::string_view bytes) {
 Result<std::string> call(Command command, std::string_view input) {
   // Its lock on a regular file is flock, which the volume's engine has as long as it serves; of one volume one operation after the other is the pool's to see to.
   command.argv.insert(command.argv.begin(), {"cryptsetup", "--disable-locks"});
+  // What it prints is read: in whatever language the machine speaks, it would be another text.
+  command.environment = std::map<std::string, std::string>{{"LC_ALL", "C"}, {"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}};
   auto done = run_checked(std::move(command), limit, input);
   if (!done && done.error().code == Code::NotFound) return fail(Code::Unavailable, "cryptsetup is not installed: encrypted volumes need it");
   if (!done) done.error().code = Code::Unavailable;
@@ -67,7 +70,8 @@ Result<Token> newest_token(const std::string& file) {
   for (int id = 0; id < most_tokens; ++id) {
     const auto text = call({.argv = {"token", "export", "--token-id", std::to_string(id), file}, .environment = {}, .working_directory = {}, .before_exec = {}}, "");
     if (!text) {
-      if (id == 0 || text.error().message.find("not in use") == std::string::npos) last = text.error();
+      // Which is the newest is not known if one cannot be read.
+      if (text.error().message.find("Failed to get token") == std::string::npos) return std::unexpected(text.error());
       continue;
     }
     const auto token = kube::parse_json(*text, {.depth_limit = 8});
