@@ -61,14 +61,17 @@ for name, text in json.load(sys.stdin)["data"].items():
 give() { kd exec -i worker-1 -c slurmd -- /opt/fairlead/bin/fairlead-slurm take-config "$1" > "$SCENARIO_WORK/given" 2>&1; }
 debug_is() { slurmd scontrol show slurmd > "$SCENARIO_WORK/slurmd" && grep -E "^Slurmd Debug += $1\$" "$SCENARIO_WORK/slurmd"; }
 slurmd() { kd exec worker-1 -c slurmd -- "$@"; }
+# Of the files that slurmd itself reads; those in /etc/slurm, which the commands read and `generation` is about, follow within a second.
+own_is() { same "# Generation $1" slurmd head -n 1 /run/slurm/conf/slurm.conf; }
 process=$(slurmd cat /run/slurm/slurmd.pid)
 if files "$hash" '' | give 0123456789abcdef; then fail 'files of another generation are taken'; fi
-same "$hash" slurmd /opt/fairlead/bin/fairlead-slurm generation || fail 'files of another generation were written'
+own_is "$hash" || fail 'files of another generation were written'
 files 0123456789abcdef SlurmdDebug=debug3 | give 0123456789abcdef || fail "files are not taken: $(cat "$SCENARIO_WORK/given")"
 until_true 30 'slurmd has read them' debug_is 7
 files "$hash" '' | give "$hash" || fail "the files are not taken: $(cat "$SCENARIO_WORK/given")"
 until_true 30 'slurmd has read its own again' debug_is 3
-same "$hash" slurmd /opt/fairlead/bin/fairlead-slurm generation || fail 'the worker has another one'
+own_is "$hash" || fail 'slurmd has other files'
+until_true 30 'the commands there have the same' same "$hash" slurmd /opt/fairlead/bin/fairlead-slurm generation
 same "$process" slurmd cat /run/slurm/slurmd.pid || fail 'slurmd was started anew'
 same RUNNING job_state "$job" || fail 'the job does not run any more'
 login scancel "$job"

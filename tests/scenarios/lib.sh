@@ -9,7 +9,9 @@ kd() { k -n demo "$@"; }
 f() { COLUMNS=160 "$SCENARIO_FAIRLEAD" "$@" --kubeconfig "$KUBECONFIG"; }
 note() { printf '%7.1f s  ok %s\n' "$(awk -v a="$scenario_began" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
 fail() {
-  echo "FAIL: $*" >&2
+  local other=
+  [ ! -s "$SCENARIO_WORK/other" ] || other=" ($(head -c 400 "$SCENARIO_WORK/other" | tr '\n' ' '))"
+  echo "FAIL: $*$other" >&2
   [ -s "$SCENARIO_WORK/first-failure" ] || echo "$*" > "$SCENARIO_WORK/first-failure" # run.sh asks why
   exit 1
 }
@@ -26,15 +28,17 @@ until_true() { # SECONDS WHAT COMMAND...
 }
 # A command on the login node. The kubelet's connection may be young: what could not be carried there is asked again, what ran and failed is not.
 login() { kd exec login-0 -c sshd -- "$@"; }
+# What a check wanted and got: `fail` tells it, too.
+differs() { echo "wanted \"$1\", got: $2" | tee "$SCENARIO_WORK/other" && return 1; }
 says() { # TEXT COMMAND...: the output has the text
   local text=$1 out
   shift
-  out=$("$@" 2>&1) && [[ $out == *"$text"* ]] || { echo "wanted \"$text\", got: $out"; return 1; }
+  out=$("$@" 2>&1) && [[ $out == *"$text"* ]] && : > "$SCENARIO_WORK/other" || differs "$text" "$out"
 }
 same() { # TEXT COMMAND...: the output is the text
   local text=$1 out
   shift
-  out=$("$@" 2> /dev/null) && [[ $out == "$text" ]] || { echo "wanted \"$text\", got: $out"; return 1; }
+  out=$("$@" 2> /dev/null) && [[ $out == "$text" ]] && : > "$SCENARIO_WORK/other" || differs "$text" "$out"
 }
 is_empty() { # COMMAND...: it succeeds and prints nothing
   local out
