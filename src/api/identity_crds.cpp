@@ -15,6 +15,7 @@
 #include "api/network_interface.h"
 #include "api/training_plan.h"
 #include "api/volume.h"
+#include "api/volume_key.h"
 #include "api/user_roles.h"
 #include "base/encoding.h"
 #include "base/rng.h"
@@ -265,7 +266,8 @@ kube::Access aws_access(const std::string& space) {
       .may({"list", "update"}, kNetworkInterfaces)
       .may({"get", "list", "create", "update", "delete"}, kVolumes)
       .may({"get", "list", "create", "delete"}, kSnapshots)
-      .may({"get", "list", "create", "delete"}, kAttachments)
+      .may({"get", "list", "create", "update", "delete"}, kAttachments)
+      .may({"get", "list", "create", "update"}, kVolumeKeys)
       .may({"get", "list"}, kVolumePools)
       .may({"list"}, rbac::cluster_role_bindings)
       .may({"list"}, rbac::role_bindings)

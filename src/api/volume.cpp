@@ -225,6 +225,15 @@ spec:
               node: {type: string, minLength: 1, maxLength: 189}
               readOnly: {type: boolean}
               deviceName: {type: string, maxLength: 32, pattern: "^/dev/(xvd|sd)[a-z]$", description: "A name for the device on the pool's machine, a link to it."}
+              grant:
+                type: object
+                description: "That the volume may be opened by its key in the issuer's name. Annotation fairlead.dev/grant-revoked: true takes it back; what is served goes on."
+                required: [id, key]
+                properties:
+                  id: {type: string, pattern: "^[0-9a-f]{64}$"}
+                  key: {type: string, minLength: 1, maxLength: 63}
+                  operations: {type: array, maxItems: 20, items: {type: string, maxLength: 64}}
+                  issuer: {type: string, maxLength: 2048, description: Whose ARN.}
           status:
             type: object
             properties:

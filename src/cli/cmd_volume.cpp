@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "api/volume.h"
+#include "api/volume_key.h"
 #include "base/encoding.h"
 #include "base/rng.h"
 #include "base/units.h"
@@ -396,35 +397,98 @@ Result<int> snapshots(Context& context, const Options& options) {
       [&](const Json& one) { return options.name.empty() || one["spec"]["volume"].string() == options.name; });
 }
 
-// A new version of a key, or the key itself. Its bytes are made here, and shown to nobody.
-Result<int> rotate_key(Context& context, const Options& options) {
+Result<std::string> key_name(const Options& options) {
   const std::string name = options.name.empty() ? std::string(api::kServiceKey) : options.name;
   if (!api::is_volume_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a key: 1 to 63 of a-z 0-9 and - are expected", name));
+  return name;
+}
+Json new_key(const std::string& name, Json spec) { return Json::object({{"apiVersion", api::kVolumeKeys.api_version()}, {"kind", api::kVolumeKeys.kind}, {"metadata", Json::object({{"name", name}})}, {"spec", std::move(spec)}}); }
+
+// A version more of a key that is a Secret alone. Its bytes are made here, and shown to nobody.
+Result<std::string> rotate_secret(kube::KubeApi& api, const std::string& name, Json secret, bool dry_run) {
+  std::int64_t last = 0;
+  for (const auto& [field, value] : secret["data"].members())
+    if (field.starts_with("v")) last = std::max<std::int64_t>(last, std::atoll(field.c_str() + 1));
+  const std::string version = fmt::format("v{}", last + 1);
+  if (dry_run) return version;
+  std::string bytes = secret_bytes(32);
+  secret.child("data").set(version, base64(bytes));
+  const auto done = api.update(kube::resources::secrets, secret);
+  std::fill(bytes.begin(), bytes.end(), '\0');
+  if (!done) return pass(Error(done.error()), "write key " + name);
+  return version;
+}
+
+// A new version of a key, or the key itself: of an object's, pools make the material.
+Result<int> rotate_key(Context& context, const Options& options) {
+  const auto name = key_name(options);
+  if (!name) return std::unexpected(name.error());
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
-  auto there = session->api().get(kube::resources::secrets, {api::kVolumeKeySpace, name});
-  if (!there && there.error().code != Code::NotFound) return pass(std::move(there.error()), "read key " + name);
-  if (!there && !options.make) return fail(Code::NotFound, fmt::format("there is no key {}: --create makes it", name));
-  std::int64_t last = 0;
-  if (there)
-    for (const auto& [field, value] : (*there)["data"].members())
-      if (field.starts_with("v")) last = std::max<std::int64_t>(last, std::atoll(field.c_str() + 1));
-  const std::string version = fmt::format("v{}", last + 1);
-  if (options.dry_run) return fmt::print("key {} would get version {} (dry run)\n", name, version), 0;
-  std::string bytes = secret_bytes(32);
-  Result<Json> done;
-  if (there) {
-    there->child("data").set(version, base64(bytes));
-    done = session->api().update(kube::resources::secrets, *there);
-  } else {
-    auto space = session->api().create(kube::resources::namespaces, Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", api::kVolumeKeySpace}})}}));
-    if (!space && space.error().code != Code::Exists) return pass(std::move(space.error()), fmt::format("make namespace {}", api::kVolumeKeySpace));
-    done = session->api().create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}, {"namespace", api::kVolumeKeySpace}})}, {"type", "Opaque"}, {"data", Json::object({{version, base64(bytes)}})}}));
+  kube::KubeApi& api = session->api();
+  const std::string goes_on = "; pools wrap their volumes' keys by it within minutes, and tell how many are left (message of the VolumePool); older versions may go then";
+  auto object = api.get(api::kVolumeKeys, {"", *name});
+  if (!object && object.error().code != Code::NotFound) return pass(std::move(object.error()), "read key " + *name);
+  if (object) {
+    const std::int64_t version = api::read_volume_key(*object).version + 1;
+    if (options.dry_run) return fmt::print("key {} would get version v{} (dry run)\n", *name, version), 0;
+    object->child("spec").set("version", version);
+    if (auto done = api.update(api::kVolumeKeys, *object); !done) return pass(std::move(done.error()), "write key " + *name);
+    fmt::print("key {} gets version v{}{}\n", *name, version, goes_on);
+    return 0;
   }
-  std::fill(bytes.begin(), bytes.end(), '\0');
-  if (!done) return pass(std::move(done.error()), "write key " + name);
-  fmt::print("key {} has version {}{}\n", name, version, last == 0 ? "" : "; pools wrap their volumes' keys by it within minutes, and tell how many are left (message of the VolumePool); older versions may go then");
+  auto secret = api.get(kube::resources::secrets, {api::kVolumeKeySpace, *name});
+  if (!secret && secret.error().code != Code::NotFound) return pass(std::move(secret.error()), "read key " + *name);
+  if (secret) {
+    const auto version = rotate_secret(api, *name, std::move(*secret), options.dry_run);
+    if (!version) return std::unexpected(version.error());
+    if (options.dry_run) fmt::print("key {} would get version {} (dry run)\n", *name, *version);
+    else fmt::print("key {} has version {}{}\n", *name, *version, goes_on);
+    return 0;
+  }
+  if (!options.make) return fail(Code::NotFound, fmt::format("there is no key {}: --create makes it", *name));
+  if (options.dry_run) return fmt::print("key {} would be made (dry run)\n", *name), 0;
+  if (auto made = api.create(api::kVolumeKeys, new_key(*name, Json::object())); !made) return pass(std::move(made.error()), "make key " + *name);
+  fmt::print("key {} is made; its material is, by the first pool that encrypts by it\n", *name);
   return 0;
+}
+
+// Of a key that was a Secret alone this makes the object that says so.
+Result<int> switch_key(Context& context, const Options& options, bool enabled) {
+  const auto name = key_name(options);
+  if (!name) return std::unexpected(name.error());
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  kube::KubeApi& api = session->api();
+  auto object = api.get(api::kVolumeKeys, {"", *name});
+  if (!object && object.error().code != Code::NotFound) return pass(std::move(object.error()), "read key " + *name);
+  const auto secret = object ? Result<Json>(Json()) : api.get(kube::resources::secrets, {api::kVolumeKeySpace, *name});
+  if (!secret && secret.error().code == Code::NotFound) return fail(Code::NotFound, fmt::format("there is no key {}: `fairlead volume keys` tells them", *name));
+  if (!secret) return pass(Error(secret.error()), "read key " + *name);
+  if (!options.dry_run) {
+    Result<Json> done = Json();
+    if (object) {
+      object->child("spec").set("enabled", enabled);
+      done = api.update(api::kVolumeKeys, *object);
+    } else if (!enabled) {
+      done = api.create(api::kVolumeKeys, new_key(*name, Json::object({{"enabled", false}})));
+    }
+    if (!done) return pass(std::move(done.error()), "write key " + *name);
+  }
+  fmt::print("key {} {}{}{}\n", *name, options.dry_run ? "would be " : "is ", enabled ? "enabled" : "disabled: volumes that are attached go on, and no further attachment is made", options.dry_run ? " (dry run)" : "");
+  return 0;
+}
+
+Result<int> keys(Context& context) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  const auto volumes = session->api().list(api::kVolumes, "");
+  if (!volumes) return pass(Error(volumes.error()), "list volumes");
+  return show(context, api::kVolumeKeys, "No keys of their own: encrypted volumes have the site's (Secret service in namespace fairlead-volume-keys). Make one with `fairlead volume rotate-key NAME --create`.", {head("NAME"), head("STATE"), head("GRANTS"), head("VERSION", true), head("VOLUMES", true), head("ALIASES"), head("AGE", true)}, [&](const Json& one) -> Row {
+    const api::VolumeKey key = api::read_volume_key(one);
+    const auto count = std::count_if(volumes->items.begin(), volumes->items.end(), [&](const Json& volume) { return volume["status"]["key"].string_or(volume["spec"]["key"].string()) == key.name; });
+    return {cell(key.name), cell(key.state(), key.opens() ? Style::Good : Style::Bad), cell(key.grants ? "Required" : "Implied"), cell(std::to_string(key.version), Style::Plain, true), cell(std::to_string(count), Style::Plain, true), cell(fmt::format("{}", fmt::join(key.aliases, ","))), cell(age(context, one["metadata"]["creationTimestamp"].string()), Style::Plain, true)};
+  });
 }
 
 Result<int> pools(Context& context) {
@@ -464,6 +528,13 @@ void add_volume(CLI::App& app, Context& context) {
             one.add_flag("--dry-run", options.dry_run, "change nothing");
           },
           rotate_key);
+  command("keys", "Keys of encrypted volumes", {{"fairlead volume keys", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return keys(to); });
+  const auto of_key = [](CLI::App& one, Options& options) {
+    one.add_option("key", options.name, "which; service: the site's own")->required();
+    one.add_flag("--dry-run", options.dry_run, "change nothing");
+  };
+  command("disable-key", "Nothing is opened by a key any more; what is attached goes on", {{"fairlead volume disable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, false); });
+  command("enable-key", "A key opens again", {{"fairlead volume enable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, true); });
   command("pools", "Pools, and what they have left", {{"fairlead volume pools", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return pools(to); });
   command("create", "Make a volume", {{"fairlead volume create data --size 100Gi", "in the pool with the most left"}, {"fairlead volume create twin --from-volume data", "a copy that shares what is not written anew"}},
           [&](CLI::App& one, Options& options) {

@@ -14,6 +14,7 @@
 #include "hyperpod/cloudformation.h"
 #include "hyperpod/ec2.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/kms.h"
 #include "hyperpod/logs.h"
 #include "hyperpod/pod_associations.h"
 #include "hyperpod/secrets_manager.h"
@@ -68,6 +69,7 @@ FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const So
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
   options.ec2 = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_ec2(action, form, call, sources); };
   options.cloudformation = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources); };
+  options.kms = [&api](const std::string& operation, const Json& input, const Call& call) { return answer_kms(operation, input, call, api); };
   options.secrets = [&api, space = door.space](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, space); };
   options.sns = [&api, space = door.space, kept = std::make_shared<KeptMessages>(clock)](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, space, *kept); };
   options.logs = [sources, &clock, log = door.logs](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources, log, clock}); };

@@ -11,6 +11,7 @@
 #include "api/volume.h"
 #include "base/encoding.h"
 #include "base/units.h"
+#include "hyperpod/key_policy.h"
 #include "hyperpod/query_protocol.h"
 
 namespace fairlead::hyperpod {
@@ -43,6 +44,7 @@ class Ec2 {
     if (!text("Size").empty()) asked_for.set("ec2:VolumeSize", {text("Size")});
     if (!text("Iops").empty()) asked_for.set("ec2:VolumeIops", {text("Iops")});
     asked_for.set("ec2:AvailabilityZone", {text("AvailabilityZone")});
+    if (!text("KmsKeyId").empty()) asked_for.set("ec2:KmsKeyId", {text("KmsKeyId")});
     if (!text("SnapshotId").empty()) asked_for.set("ec2:ParentSnapshot", {arn("snapshot", text("SnapshotId"))});
     if (auto done = call_.allow("ec2:CreateVolume", arn("volume", "*"), asked_for); !done) return std::unexpected(done.error());
     if (auto done = allow_tags("CreateVolume", arn("volume", "*"), *tags); !done) return std::unexpected(done.error());
@@ -50,13 +52,20 @@ class Ec2 {
     const auto limits = read_limits();
     if (!limits) return std::unexpected(limits.error());
     if (text("MultiAttachEnabled") == "true") return refuse("UnsupportedOperation", "MultiAttachEnabled: one node at a time has a volume");
-    if (!text("KmsKeyId").empty()) return refuse("UnsupportedOperation", "KmsKeyId: volumes are encrypted by the service's key (Encrypted)");
     const bool encrypted = text("Encrypted") == "true";
+    if (!text("KmsKeyId").empty() && !encrypted) return refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.");
     if (std::find(types.begin(), types.end(), type) == types.end()) return refuse("UnknownVolumeType", fmt::format("Unknown volume type '{}'", cut(type, 40)));
     if (zone.empty()) return refuse("MissingParameter", "AvailabilityZone: the name of a pool is expected (DescribeAvailabilityZones)");
     if (text("Size").empty() && snapshot.empty()) return refuse("MissingParameter", "Size or SnapshotId is expected");
     // Whose limits are named is held to them.
     api::VolumeSpec spec{.pool = zone, .klass = limits->iops || limits->throughput || encrypted ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0), .encrypted = encrypted};
+    std::optional<FoundKey> key;
+    if (!text("KmsKeyId").empty()) {
+      auto found = find_key(sources_.api, call_.site, text("KmsKeyId"));
+      if (!found) return std::unexpected(found.error());
+      key = std::move(*found);
+      spec.key = key->service() ? "" : key->key.name;
+    }
     if (!snapshot.empty()) {
       const auto from = one_by_id(api::kSnapshots, "snap-", snapshot);
       // Before anything is told of it.
@@ -65,9 +74,22 @@ class Ec2 {
       if ((*from)["spec"]["pool"].string() != zone) return wrong(fmt::format("Snapshot {} is in zone {}: volumes are made of it there", snapshot, (*from)["spec"]["pool"].string()));
       if ((*from)["status"]["phase"].string() != "Ready") return refuse("IncorrectState", fmt::format("Snapshot {} is not completed", snapshot));
       spec.from_snapshot = kube::name_of(*from);
-      if (!(*from)["status"]["key"].string().empty()) spec.klass = api::kLocalManaged, spec.encrypted = true, spec.key = (*from)["status"]["key"].string() == "service" ? "" : (*from)["status"]["key"].string();
+      if (!(*from)["status"]["key"].string().empty()) spec.klass = api::kLocalManaged, spec.encrypted = true, spec.key = (*from)["status"]["key"].string() == api::kServiceKey ? "" : (*from)["status"]["key"].string();
+      else if (key) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: snapshot {} is not encrypted, and a copy is as what it is of", snapshot));
+      if (key && spec.key != (key->service() ? "" : key->key.name)) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: snapshot {} is encrypted by another key, and a copy keeps it", snapshot));
+      if (!spec.key.empty()) {
+        auto its = named_key(sources_.api, spec.key);
+        if (!its) return std::unexpected(its.error());
+        key = std::move(*its);
+        if (key)
+          if (auto done = allow_copy(call_, *key); !done) return std::unexpected(done.error());
+      }
       spec.size = (*from)["status"]["sizeBytes"].integer();
     }
+    if (key && snapshot.empty())
+      if (auto done = allow_new_volume(call_, *key); !done) return std::unexpected(done.error());
+    if (key)
+      if (const std::string why = api::why_closed(key->key); !why.empty()) return refuse("InvalidKMSKey.InvalidState", why);
     if (!text("Size").empty()) {
       const auto size = read_size("Size");
       if (!size) return std::unexpected(size.error());
@@ -77,7 +99,7 @@ class Ec2 {
     // Once for each token; without one, once for what an SDK sends again.
     const std::string once = !token.empty() ? "token " + token : "request " + (call_.once.empty() ? call_.request_id : call_.once);
     const std::string name = "vol-" + hex(sha256(fmt::format("{}\n{}", call_.who.arn, once))).substr(0, 17);
-    const std::string asked = hex(sha256(fmt::format("{} {} {} {} {}", zone, spec.size, spec.from_snapshot, type, kube::print_json(tag_object(*tags))))).substr(0, 16);
+    const std::string asked = hex(sha256(fmt::format("{} {} {} {} {}{}", zone, spec.size, spec.from_snapshot, type, kube::print_json(tag_object(*tags)), spec.key.empty() ? "" : " key " + spec.key))).substr(0, 16);
     if (text("DryRun") == "true") return dry_run();
     const auto facts = sources_.api.get(api::kVolumePools, {"", zone});
     if (!facts && facts.error().code == Code::NotFound) return refuse("InvalidZone.NotFound", fmt::format("The zone '{}' does not exist: pools are zones here", cut(zone, 63)));
@@ -431,14 +453,15 @@ class Ec2 {
                   element("status", kube::deleting(one) ? "detaching" : one["status"]["phase"].string() == "Attached" ? "attached" : "attaching") + element("attachTime", one["metadata"]["creationTimestamp"].string()) + element("deleteOnTermination", "false") + "</item>";
     }
     return element("volumeId", id) + element("size", gib_of(size_of(volume))) + element("snapshotId", source_snapshot(volume)) + element("availabilityZone", volume["spec"]["pool"].string()) + element("status", volume_status(volume)) +
-           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", is_encrypted(volume) ? "true" : "false") + element("multiAttachEnabled", "false");
+           element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", is_encrypted(volume) ? "true" : "false") + key_xml(is_encrypted(volume), volume["status"]["key"].string_or(volume["spec"]["key"].string())) + element("multiAttachEnabled", "false");
   }
   std::string snapshot_xml(const Json& one) const {
     const std::string status = snapshot_status(one);
     return element("snapshotId", api::ec2_id(kube::name_of(one), "snap-")) + element("volumeId", api::ec2_id(one["spec"]["volume"].string(), "vol-")) + element("status", status) + element("startTime", one["status"].has("takenAt") ? one["status"]["takenAt"].string() : one["metadata"]["creationTimestamp"].string()) +
-           element("progress", status == "completed" ? "100%" : "0%") + element("ownerId", call_.site.account) + element("volumeSize", gib_of(one["status"]["sizeBytes"].integer())) + element("description", one["metadata"]["annotations"][description_note].string()) + element("encrypted", one["status"]["key"].string().empty() ? "false" : "true") + tags_xml(one) +
+           element("progress", status == "completed" ? "100%" : "0%") + element("ownerId", call_.site.account) + element("volumeSize", gib_of(one["status"]["sizeBytes"].integer())) + element("description", one["metadata"]["annotations"][description_note].string()) + element("encrypted", one["status"]["key"].string().empty() ? "false" : "true") + key_xml(!one["status"]["key"].string().empty(), one["status"]["key"].string()) + tags_xml(one) +
            element("storageTier", "standard");
   }
+  std::string key_xml(bool encrypted, const std::string& name) const { return encrypted ? element("kmsKeyId", key_arn(call_.site, name.empty() ? api::kServiceKey : name)) : ""; }
   static bool is_encrypted(const Json& volume) { return volume["spec"]["encrypted"].boolean() || !volume["status"]["key"].string().empty(); }
   // Throughput in MiB a second.
   static std::string limits_xml(const Json& volume, const char* iops_name, const char* throughput_name) {

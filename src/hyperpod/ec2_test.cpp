@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "api/volume.h"
+#include "api/volume_key.h"
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -119,6 +120,35 @@ TEST_F(Ec2Face, WhatIsEncryptedStaysSo) {
   EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}}).body, "encrypted"), "true");
 }
 
+TEST_F(Ec2Face, ACustomersKeyNeedsItsPermission) {
+  const std::string id = "1234abcd-12ab-34cd-56ef-1234567890ab", arn = "arn:aws:kms:fairlead-1:111122223333:key/" + id;
+  ASSERT_TRUE(site.api.create(api::kVolumeKeys, Json::object({{"metadata", Json::object({{"name", id}})}, {"spec", Json::object({{"aliases", Json::array({Json("alias/lab")})}})}})));
+  const Form asked{{"AvailabilityZone", "here"}, {"Size", "2"}, {"Encrypted", "true"}, {"KmsKeyId", "alias/lab"}};
+  EXPECT_THAT(say("CreateVolume", asked).body, HasSubstr("kms:GenerateDataKeyWithoutPlaintext"));
+  const Credentials ben = site.user("ben", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}, {"Effect": "Allow", "Action": "kms:GenerateDataKeyWithoutPlaintext", "Resource": "*", "Condition": {"StringEquals": {"kms:ViaService": "ec2.fairlead-1.amazonaws.com", "kms:RequestAlias": "alias/lab"}}}]})"});
+  const auto made = say("CreateVolume", asked, &ben);
+  EXPECT_EQ(inside(made.body, "kmsKeyId"), arn) << made.body;
+  const std::string volume = inside(made.body, "volumeId");
+  EXPECT_EQ(site.api.get(api::kVolumes, {"", volume}).value()["spec"]["key"].string(), id);
+  world();
+  const std::string snapshot = inside(say("CreateSnapshot", {{"VolumeId", volume}}).body, "snapshotId");
+  world();
+  for (auto [key, one] : std::map(site.api.all("snapshots"))) {
+    one.child("status").set("key", id);
+    ASSERT_TRUE(site.api.put(api::kSnapshots, one));
+  }
+  EXPECT_EQ(inside(say("DescribeSnapshots", {{"SnapshotId.1", snapshot}}).body, "kmsKeyId"), arn);
+  EXPECT_THAT(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}}, &ben).body, HasSubstr("kms:ReEncryptFrom"));
+  const Credentials cid = site.user("cid", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["ec2:*", "kms:ReEncrypt*"], "Resource": "*"}})"});
+  EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}}, &cid).body, "kmsKeyId"), arn) << "copies keep their key";
+  EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}, {"Encrypted", "true"}, {"KmsKeyId", "alias/aws/ebs"}}, &cid).body, "Code"), "UnsupportedOperation");
+  Json key = site.api.get(api::kVolumeKeys, {"", id}).value();
+  key.child("spec").set("enabled", false);
+  ASSERT_TRUE(site.api.update(api::kVolumeKeys, key));
+  EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "3"}, {"Encrypted", "true"}, {"KmsKeyId", arn}}, &ben).body, "Code"), "UnauthorizedOperation") << "not by that alias";
+  EXPECT_EQ(inside(say("CreateVolume", asked, &ben).body, "Code"), "InvalidKMSKey.InvalidState");
+}
+
 TEST_F(Ec2Face, WhoHoldsAVolumeIsTold) {
   const std::string id = inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}}).body, "volumeId");
   world();
@@ -141,7 +171,8 @@ TEST_F(Ec2Face, WhatCannotBeIsRefusedInItsWords) {
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "there"}, {"Size", "2"}}), "InvalidZone.NotFound");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "200"}}), "InsufficientVolumeCapacity");
   for (const char* size : {"0", "-1", "x", "99999999999999999999", "65537"}) EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", size}}), "InvalidParameterValue") << size;
-  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"KmsKeyId", "alias/mine"}, {"Encrypted", "true"}}), "UnsupportedOperation");
+  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"KmsKeyId", "alias/mine"}}), "InvalidParameterDependency");
+  EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"KmsKeyId", "alias/mine"}, {"Encrypted", "true"}}), "NotFoundException");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"VolumeType", "gold"}}), "UnknownVolumeType");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"Iops", "5"}}), "InvalidParameterValue");
   EXPECT_EQ(code("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}, {"DryRun", "true"}}), "DryRunOperation");

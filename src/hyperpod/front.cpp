@@ -14,6 +14,7 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/kms.h"
 #include "hyperpod/logs.h"
 #include "hyperpod/pod_associations.h"
 #include "hyperpod/query_protocol.h"
@@ -38,7 +39,7 @@ constexpr int most_exchanges = 6;                      // at once: others have w
 constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
-const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs"};
+const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs", "kms"};
 
 // For the audit; what a client makes up is not written down.
 std::string source_of(const std::string& service) { return std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com"; }
@@ -513,6 +514,8 @@ http::Response Front::answer(const http::Request& request) const {
     response = answer_json(request, id, said);
   } else if (service == "secretsmanager" && options_.secrets) {
     response = answer_service(service, "secretsmanager.", is_secrets_operation, options_.secrets, request, id, said);
+  } else if (service == "kms" && options_.kms) {
+    response = answer_service(service, "TrentService.", is_kms_operation, options_.kms, request, id, said);
   } else if (service == "logs" && options_.logs) {
     response = answer_service(service, "Logs_20140328.", is_logs_operation, options_.logs, request, id, said);
   } else if (service == "eks" && options_.eks) {
@@ -540,7 +543,7 @@ http::Response Front::answer(const http::Request& request) const {
     said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3, secretsmanager, logs, sns and cloudformation are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, ec2, kms, s3, secretsmanager, logs, sns and cloudformation are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

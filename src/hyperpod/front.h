@@ -70,6 +70,8 @@ struct FrontOptions {
   std::function<http::Response(const http::Request& request, const Call& call, std::optional<AwsError>& error)> s3;
   // Answers operations of Secrets Manager; null: it is not served.
   std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)> secrets;
+  // The same of KMS.
+  std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)> kms;
   // Says whose token of a service account this is; null: web identities and container credentials are not served.
   ReviewToken review_account;
   // The association of a service account (FindAssociation); null: container credentials are not served.

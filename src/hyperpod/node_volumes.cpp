@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "api/volume.h"
+#include "hyperpod/key_policy.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/node_volumes.h"
 #include "hyperpod/operations.h"
@@ -20,7 +21,18 @@ std::unexpected<AwsError> ec2_error(const char* code, const std::string& why) { 
 struct Asked {
   Json cluster, instance, volume;
   std::string node;
+  std::optional<FoundKey> key;  // of a customer's, that opens the volume; asked for where it is attached
 };
+
+// Detaching needs nothing of it.
+Answer<std::optional<FoundKey>> key_of(const Sources& sources, const Call& call, const Json& volume, const std::string& id) {
+  const std::string name = volume["status"]["key"].string_or(volume["spec"]["key"].string());
+  if (name.empty() || name == api::kServiceKey) return std::optional<FoundKey>();
+  auto key = named_key(sources.api, name);
+  if (!key || !*key) return key;
+  if (auto done = allow_attach(call, **key, id); !done) return std::unexpected(done.error());
+  return key;
+}
 
 // Who may, and what is meant. `ec2`: the action on the volume. eks:DescribeCluster is asked for as in AWS, whose service reads the cluster in the caller's name.
 Answer<Asked> read(const Sources& sources, const Call& call, const char* action, const char* ec2, const Json& input) {
@@ -40,10 +52,16 @@ Answer<Asked> read(const Sources& sources, const Call& call, const char* action,
     for (const auto& [key, value] : (*found)["spec"]["tags"].members())
       for (const char* const family : {"aws:ResourceTag/", "ec2:ResourceTag/"}) keys.set(family + key, {value.string()});
   if (auto done = call.allow(ec2, fmt::format("arn:aws:ec2:{}:{}:volume/{}", call.site.region, call.site.account, volume_id), keys); !done) return std::unexpected(done.error());
+  std::optional<FoundKey> key;
+  if (action == std::string_view(kAttach) && found != all->items.end()) {
+    auto its = key_of(sources, call, *found, volume_id);
+    if (!its) return std::unexpected(its.error());
+    key = std::move(*its);
+  }
   auto instance = instance_by_id(sources, *cluster, id);
   if (!instance) return refuse("ResourceNotFound", fmt::format("Node {} of cluster {} not found", id, name_of_entity(*cluster)));
   if (found == all->items.end()) return ec2_error("InvalidVolume.NotFound", fmt::format("The volume '{}' does not exist: `fairlead volume list` tells those of this site", volume_id));
-  Asked out{.cluster = std::move(*cluster), .instance = std::move(*instance), .volume = *found, .node = {}};
+  Asked out{.cluster = std::move(*cluster), .instance = std::move(*instance), .volume = *found, .node = {}, .key = std::move(key)};
   out.node = out.instance["status"]["node"].string();
   return out;
 }
@@ -83,6 +101,7 @@ Answer<Json> attach(const Sources& sources, const Call& call, const Json& input)
   }
   const std::string& phase = asked->volume["status"]["phase"].string();
   if (kube::deleting(asked->volume) || phase != "Available") return ec2_error("IncorrectState", fmt::format("Volume {} is {}: one that is available is attached", input["VolumeId"].string(), kube::deleting(asked->volume) ? "being deleted" : phase.empty() ? "being made" : phase));
+  if (const std::string why = asked->key ? api::why_closed(asked->key->key) : ""; !why.empty()) return ec2_error("InvalidKMSKey.InvalidState", why);
   const auto device = free_device_name(taken);
   if (!device || here >= kMostVolumesOfANode) return ec2_error("AttachmentLimitExceeded", fmt::format("Node {} has {} volumes, and that is how many it may have", id, here));
   const auto facts = sources.api.get(api::kVolumePools, {"", pool});
@@ -90,6 +109,7 @@ Answer<Json> attach(const Sources& sources, const Call& call, const Json& input)
   if (!facts || !api::read_pool(*facts).reaches(asked->node)) return ec2_error("InvalidVolume.ZoneMismatch", fmt::format("Volume {} is in pool {}, which node {} does not reach: restore a snapshot of it elsewhere, or attach it to a node there", input["VolumeId"].string(), pool, id));
   Json object = api::new_attachment(name, pool, asked->node, false);
   object.child("spec").set("deviceName", *device);
+  if (asked->key) api::set_grant(object, asked->key->key.name, call.who.arn);
   // It goes with the instance.
   object.child("metadata").set("ownerReferences", Json::array({Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind}, {"name", kube::name_of(asked->instance)}, {"uid", kube::uid_of(asked->instance)}})}));
   note(object, maker_note, kube::print_json(as_context(call)));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "api/volume.h"
+#include "api/volume_key.h"
 #include "hyperpod/operations.h"
 #include "hyperpod/test_site.h"
 
@@ -127,6 +128,63 @@ TEST(DeviceNames, AreGivenOutInOrderAndComeToAnEnd) {
   EXPECT_EQ(taken.back(), "/dev/sdz");
   taken.erase(taken.begin() + 3);
   EXPECT_EQ(free_device_name(taken), "/dev/xvdi");
+}
+
+// The key policy that HyperPod's documentation has for this, as it is (accounts and regions aside).
+constexpr const char* key_policy = R"({"Version": "2012-10-17", "Id": "customer-key", "Statement": [
+  {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:user/ada"}, "Action": "kms:DescribeKey", "Resource": "*"},
+  {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:user/ada"}, "Action": "kms:CreateGrant", "Resource": "*", "Condition": {
+    "StringEquals": {"kms:CallerAccount": "111122223333", "kms:ViaService": "ec2.fairlead-1.amazonaws.com"},
+    "ForAnyValue:StringEquals": {"kms:EncryptionContextKeys": "aws:ebs:id"},
+    "Bool": {"kms:GrantIsForAWSResource": true},
+    "ForAllValues:StringEquals": {"kms:GrantOperations": ["Decrypt"]}}}]})";
+
+struct CustomerKey : NodeVolumes {
+  void SetUp() override {
+    NodeVolumes::SetUp();
+    Json object = api::new_volume("vol-0123456789abcdef1", {.pool = "here", .klass = api::kLocalManaged, .size = std::int64_t{1} << 30, .from_volume = {}, .from_snapshot = {}, .encrypted = true, .key = "mine"});
+    object.set("status", Json::object({{"phase", "Available"}, {"key", "mine"}}));
+    ASSERT_TRUE(site.api.create(api::kVolumes, object));
+    ASSERT_TRUE(site.api.create(api::kVolumeKeys, Json::object({{"metadata", Json::object({{"name", "mine"}})}, {"spec", Json::object({{"grants", "Required"}, {"policy", key_policy}})}})));
+  }
+  void policy(std::string from, const std::string& to) {
+    Json key = site.api.get(api::kVolumeKeys, {"", "mine"}).value();
+    std::string text = key_policy;
+    const auto at = text.find(from);
+    ASSERT_NE(at, text.npos);
+    key.child("spec").set("policy", text.replace(at, from.size(), to));
+    ASSERT_TRUE(site.api.update(api::kVolumeKeys, key));
+  }
+  const std::string secret = "vol-0123456789abcdef1";
+};
+
+TEST_F(CustomerKey, TheDocumentsPolicyLetsAttachAndTheAttachmentHasTheGrant) {
+  const auto said = attach(one, secret);
+  ASSERT_EQ(said.status, 200) << said.body;
+  const Json attachment = site.api.get(api::kAttachments, {"", secret + ".w1"}).value();
+  ASSERT_TRUE(api::read_grant(attachment));
+  EXPECT_EQ(api::read_grant(attachment)->key, "mine");
+  EXPECT_TRUE(api::is_granted({attachment}, secret, "mine"));
+  policy("kms:CreateGrant", "kms:ListGrants");
+  EXPECT_EQ(detach(one, secret).status, 200) << "detaching needs nothing of the key";
+}
+
+TEST_F(CustomerKey, EachOfItsConditionsCounts) {
+  for (const auto& [from, to] : {std::pair("kms:DescribeKey", "kms:GetKeyPolicy"), {"kms:CreateGrant", "kms:ListGrants"}, {"user/ada", "user/bob"}, {R"("kms:CallerAccount": "111122223333")", R"("kms:CallerAccount": "444455556666")"}, {"ec2.fairlead-1", "s3.fairlead-1"}, {"aws:ebs:id", "aws:s3:arn"}, {R"("kms:GrantIsForAWSResource": true)", R"("kms:GrantIsForAWSResource": false)"}, {R"(["Decrypt"])", R"(["Encrypt"])"}}) {
+    policy(from, to);
+    const auto said = attach(one, secret);
+    EXPECT_EQ(said.code, "AccessDeniedException") << to << said.body;
+    EXPECT_THAT(said.message, HasSubstr("kms:"));
+  }
+  EXPECT_TRUE(site.api.all("attachments").empty());
+}
+
+TEST_F(CustomerKey, AClosedKeyIsToldWithEc2sCode) {
+  Json key = site.api.get(api::kVolumeKeys, {"", "mine"}).value();
+  key.child("spec").set("enabled", false);
+  ASSERT_TRUE(site.api.update(api::kVolumeKeys, key));
+  EXPECT_THAT(attach(one, secret).message, HasSubstr("HyperPod - Ec2ErrCode: InvalidKMSKey.InvalidState"));
+  EXPECT_EQ(attach(one).status, 200) << "others have nothing to do with it";
 }
 
 }  // namespace

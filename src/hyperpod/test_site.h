@@ -17,6 +17,7 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/kms.h"
 #include "hyperpod/logs.h"
 #include "hyperpod/operations.h"
 #include "hyperpod/pod_associations.h"
@@ -107,7 +108,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .sns = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, "fairlead-system", kept); }, .ec2 = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_ec2(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .logs = [this](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources(api), logs, clock}); }, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .sns = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, "fairlead-system", kept); }, .ec2 = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_ec2(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .kms = [this](const std::string& operation, const Json& input, const Call& call) { return answer_kms(operation, input, call, api); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .logs = [this](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources(api), logs, clock}); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead", eks.version, eks.authentication_mode, "fairlead-system", [this](const std::string& bucket, const std::string& key) { return read_object(bucket, key); }, alarms.get()}; }
@@ -157,6 +158,13 @@ class TestSite {
   }
   http::Request request(const std::string& operation, const std::string& body) const {
     return {.method = "POST", .target = *http::parse_target("/"), .headers = {{"Host", "127.0.0.1:6444"}, {"Content-Type", "application/x-amz-json-1.1"}, {"X-Amz-Target", "SageMaker." + operation}, {"User-Agent", "test"}}, .body = body, .peer = {.address = "127.0.0.1", .common_name = {}, .organizations = {}}};
+  }
+  Said kms(const Credentials& who, const std::string& operation, const Json& input = Json::object()) {
+    http::Request of = request("x", kube::print_json(input));
+    for (auto& [name, value] : of.headers)
+      if (name == "X-Amz-Target") value = "TrentService." + operation;
+    sign_request(of, who, "fairlead-1", "kms", clock.now());
+    return send(std::move(of));
   }
   Said call(const Credentials& who, const std::string& operation, const Json& input = Json::object()) {
     http::Request of = request(operation, kube::print_json(input));

@@ -183,7 +183,7 @@ class FilePool final : public Pool {
       if (!file) return fail_errno(errno, "open " + id + volume_end);
       if (begin_of(file) > 0) {
         if (auto can = can_encrypt(); !can) return can;
-        auto opened = open_luks(folder_ + "/" + id + volume_end, *keyring_);
+        auto opened = open_luks(folder_ + "/" + id + volume_end, id, *keyring_);
         if (!opened) return pass(std::move(opened.error()), fmt::format("{} is encrypted", id));
         key = std::move(*opened);
         command.argv.insert(command.argv.end(), {"--begins", std::to_string(kLuksHeader), "--key-stdin"});

@@ -135,9 +135,10 @@ Result<void> format_luks(const std::string& file, const std::string& key, Keyrin
   return import_token(file, *wrapped, uuid);
 }
 
-Result<std::string> open_luks(const std::string& file, Keyring& keyring) {
+Result<std::string> open_luks(const std::string& file, const std::string& volume, Keyring& keyring) {
   auto token = newest_token(file);
   if (!token) return pass(std::move(token.error()), "read the header of an encrypted volume");
+  if (auto may = keyring.may_serve(token->wrapped.key, volume); !may) return std::unexpected(std::move(may.error()));
   auto passphrase = keyring.unwrap(token->wrapped, about(token->uuid));
   if (!passphrase) return std::unexpected(std::move(passphrase.error()));
   const Cleansed first{*passphrase};

@@ -14,8 +14,8 @@ inline constexpr std::int64_t kLuksHeader = std::int64_t{1} << 20;  // bytes bef
 
 // The file is there, larger than the header, and empty. Errors: of the keyring; Unavailable: cryptsetup is missing or fails.
 Result<void> format_luks(const std::string& file, const std::string& key, Keyring& keyring);
-// 64 bytes: to be cleansed. Errors: the same; Internal: the header is damaged, or none of ours.
-Result<std::string> open_luks(const std::string& file, Keyring& keyring);
+// To serve that volume. 64 bytes: to be cleansed. Errors: the same; Forbidden: the keyring does not let it be served; Internal: the header is damaged, or none of ours.
+Result<std::string> open_luks(const std::string& file, const std::string& volume, Keyring& keyring);
 // Its passphrase is closed by the key's current version from here on, which is returned; one that is so already is left alone. A death in between leaves both, and the newer one counts. The data and its own key stay as they are.
 Result<std::int64_t> rewrap_luks(const std::string& file, Keyring& keyring);
 // Nothing of its data can be read afterwards, whatever is left of it elsewhere but in copies made before.

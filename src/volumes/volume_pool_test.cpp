@@ -21,6 +21,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "api/volume_key.h"
 #include "base/fd.h"
 #include "base/encoding.h"
 #include "base/files.h"
@@ -434,6 +435,31 @@ TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
     ASSERT_TRUE(volumes.remove("a"));
     EXPECT_EQ(read_file(folder_ + "/.kept").value().substr(0, 1 << 20), std::string(1 << 20, '\0'));
     EXPECT_EQ(got(pool, "b", twin->device), text) << "copies have theirs";
+  });
+}
+TEST_P(Encrypted, AKeyThatAsksForGrantsServesByOne) {
+  ASSERT_TRUE(api_.create(api::kVolumeKeys, kube::Json::object({{"metadata", kube::Json::object({{"name", "mine"}})}, {"spec", kube::Json::object({{"grants", "Required"}})}})));
+  with_pool([this](Pool&, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 16 * mib, "", "", Limits(), "mine"));
+    const auto refused = volumes.attach("a", "w0");
+    EXPECT_EQ(refused.error().code, Code::Forbidden);
+    EXPECT_THAT(refused.error().message, HasSubstr("asks for grants"));
+    EXPECT_EQ(volumes.under_way(), 0u);
+    kube::Json attachment = api::new_attachment("a", "here", "w0", false);
+    api::set_grant(attachment, "mine", "arn:aws:iam::111122223333:user/ada");
+    ASSERT_TRUE(api_.create(api::kAttachments, attachment));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    // Taken back: what is served goes on and is closed anew by newer versions.
+    attachment = api_.get(api::kAttachments, kube::key_of(attachment)).value();
+    attachment.child("metadata").set("annotations", kube::Json::object({{api::kGrantRevokedNote, "true"}}));
+    ASSERT_TRUE(api_.put(api::kAttachments, attachment));
+    kube::Json key = api_.get(api::kVolumeKeys, {"", "mine"}).value();
+    key.child("spec").set("version", 2);
+    ASSERT_TRUE(api_.put(api::kVolumeKeys, key));
+    EXPECT_EQ(volumes.rewrap(9).value_or(99), 0U);
+    ASSERT_TRUE(volumes.detach("a", "w0", at->generation));
+    EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::Forbidden);
   });
 }
 INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/volume_access.h"
+#include "api/volume_key.h"
 #include "base/log.h"
 #include "kube/selector.h"
 #include "volumes/keyring.h"
@@ -388,7 +389,7 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
 kube::Access pool_access() {
   kube::Access out = api::pool_access();
   // Of encrypted volumes (keyring.h).
-  out.may({"get", "create"}, resources::secrets, "", kKeySpace).may({"create"}, resources::namespaces);
+  out.may({"get", "create", "update"}, resources::secrets, "", kKeySpace).may({"create"}, resources::namespaces).may({"get"}, api::kVolumeKeys);
   return out;
 }
 
