@@ -14,18 +14,37 @@ clean_up() {
   local status=$?
   trap - EXIT
   [ "$status" = 0 ] || k get clusters,instances,machines,pods -A -o wide >&2 || true
+  end_pool || status=1
   k delete cluster eks --ignore-not-found --timeout=120s > /dev/null || status=1
   k -n fairlead-system delete configmap fairlead-networks --ignore-not-found > /dev/null || status=1
   k delete networkinterface eni-0a1b2c3d --ignore-not-found --timeout=60s > /dev/null || status=1
   k delete namespace tenants --ignore-not-found --timeout=60s > /dev/null || status=1
   [ -z "${association:-}" ] || as eks delete-pod-identity-association --cluster-name fairlead --association-id "$association" > /dev/null 2>&1 || true
-  f identity delete kim --with-keys > /dev/null 2>&1 || true
+  for user in kim lea; do f identity delete "$user" --with-keys > /dev/null 2>&1 || true; done
   for role in workers web pods; do f identity delete --role $role > /dev/null 2>&1 || true; done
   exit "$status"
 }
+# A pool of volumes that the cluster's nodes reach. What is mounted there goes with its process.
+begin_pool() {
+  unshare --mount --propagation private bash -c '
+    trap "kill \$daemon; wait \$daemon; \"$0\" destroy --folder \"$1/pool\" --image \"$1/pool.img\" --yes; exit" TERM
+    "$0" run --folder "$1/pool" --image "$1/pool.img" --size 4Gi --sparse --name shelf --nodes Team=blue --kubeconfig "$2" --metrics off & daemon=$!
+    wait' "${SCENARIO_FAIRLEAD%/*}/fairlead-volumes" "$folder" "$KUBECONFIG" > "$folder/pool.log" 2>&1 &
+  pool=$!
+}
+pool=''
+end_pool() {
+  [ -n "$pool" ] || return 0
+  k delete attachments --all --ignore-not-found --timeout=60s > /dev/null || return 1
+  k delete volumes,snapshots --all --ignore-not-found --timeout=60s > /dev/null || return 1
+  kill "$pool" && wait "$pool" || true
+  pool=''
+  k delete volumepool shelf --ignore-not-found --timeout=30s > /dev/null || return 1
+  k delete volumekeys --all --ignore-not-found > /dev/null && k delete namespace fairlead-volume-keys --ignore-not-found --timeout=60s > /dev/null
+}
 trap clean_up EXIT
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "ec2:AttachNetworkInterface", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "ec2:*", "kms:*", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create kim --policy "$folder/all.json" > /dev/null
 f identity create --role workers --trust "$folder/trust.json" > /dev/null
@@ -202,6 +221,64 @@ other=$(attach "${neighbour#node/hyperpod-}" eni-0a1b2c3d 2>&1) && fail 'two nod
 k -n tenants delete pod machine neighbour > /dev/null
 note 'a network interface of the site is attached to a node, and reached from another'
 note "processes of the node have the role of their group$sdks, other pods do not"
+
+# A volume under a customer's key, at a node, by somebody who has AWS's documents for that and no more.
+boto() { # WHO SERVICE CALL [NAME VALUE]...: its answer as JSON
+  "$SCENARIO_FAIRLEAD" aws run --kubeconfig "$KUBECONFIG" "$1" -- "$clients/bin/python" -c 'import boto3, json, sys; print(json.dumps(getattr(boto3.client(sys.argv[1]), sys.argv[2])(**dict(zip(sys.argv[3::2], sys.argv[4::2]))), default=str))' "${@:2}"
+}
+of() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+if [ ! -e /dev/fuse ] || [ -z "$storage" ] || [ ! -e "${SCENARIO_STATE:-}/nodes/$node/init.json" ]; then
+  note 'left out: volumes at nodes, which need loop devices, FUSE and a node on this machine'
+else
+  begin_pool
+  documented() { sed "s/us-east-1/$(cut -d: -f4 <<< "$eks")/; s/111122223333/$account/; s/my-cluster-name/fairlead/; s|role/caller-role|user/lea|" "$top/tests/data/policies/$1.json"; }
+  documented attach-volume > "$folder/attach.json"
+  documented detach-volume > "$folder/detach.json"
+  f identity create lea --policy "$folder/attach.json" --policy "$folder/detach.json" > /dev/null
+  f identity key add lea > /dev/null 2>&1 || fail 'no key for lea'
+  key=$(as kms create-key --description 'of the scenario' --query KeyMetadata.KeyId --output text)
+  as kms create-alias --alias-name alias/scenario --target-key-id "$key"
+  made() { volume_id=$(as ec2 create-volume --availability-zone shelf --size 1 --encrypted --kms-key-id alias/scenario --client-token one --query VolumeId --output text 2>&1) && [[ $volume_id == vol-* ]]; }
+  until_true 30 'a volume under its key' made
+  until_true 30 'it is there' same available as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].State' --output text
+  says ":key/$key" as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].KmsKeyId' --output text || fail 'its key is not told'
+  arn=$(sm describe-cluster --cluster-name eks --query ClusterArn --output text)
+  by_lea() { boto lea sagemaker "$1_cluster_node_volume" ClusterArn "$arn" NodeId "${node#hyperpod-}" VolumeId "$volume_id"; }
+  until_true 20 'lea is known' says ':user/lea' boto lea sts get_caller_identity
+  refusal=$(by_lea attach 2>&1) && fail 'attached without a word of the key'
+  [[ $refusal == *AccessDenied*kms:* ]] || fail "of the key: $refusal"
+  documented customer-key | python3 -c 'import json, sys
+policy = json.load(sys.stdin)
+policy["Statement"].append({"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:root" % sys.argv[1]}, "Action": "kms:*", "Resource": "*"})
+print(json.dumps(policy))' "$account" > "$folder/key.json"
+  as kms put-key-policy --key-id "$key" --policy "file://$folder/key.json"
+  is_attached() { same attached as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].Attachments[0].State' --output text; }
+  is_free() { same available as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].State' --output text; }
+  device=$(by_lea attach | of DeviceName) || fail 'not attached'
+  until_true 30 'it is attached' is_attached
+  python3 -c 'print("words that nobody is to find on the disk" * 30000, end="")' | dd of="$device" bs=1M count=1 iflag=fullblock oflag=direct status=none
+  says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'what was written is not there'
+  grep -qaF 'words that nobody' "$folder/pool.img" && fail 'it lies on the disk as it is'
+  says "$volume_id" as kms list-grants --key-id "$key" --output json || fail 'its grant is not told'
+  as kms disable-key --key-id "$key"
+  says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'a disabled key stops what runs'
+  by_lea detach > /dev/null || fail 'detaching needs the key'
+  until_true 30 'it is detached' is_free
+  refusal=$(by_lea attach 2>&1) && fail 'attached by a disabled key'
+  [[ $refusal == *'Ec2ErrCode: InvalidKMSKey.InvalidState'* ]] || fail "of a disabled key: $refusal"
+  as kms enable-key --key-id "$key"
+  # By hand, without a grant: the pool itself refuses.
+  f volume attach "$volume_id" "$node" --no-wait > /dev/null
+  until_true 30 'an attachment without a grant opens nothing' says 'asks for grants' k get attachment "$volume_id.$node" -o 'jsonpath={.status.message}'
+  f volume detach "$volume_id" "$node" > /dev/null
+  device=$(by_lea attach | of DeviceName) || fail 'not attached again'
+  until_true 30 'it is attached again' is_attached
+  says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'what was written is not there any more'
+  grep -qF "$(k -n fairlead-volume-keys get secret "$key" -o 'jsonpath={.data.v1}' | base64 -d | xxd -p -c 64 | head -c 32)" "$folder/pool.log" && fail 'the key is in the log'
+  by_lea detach > /dev/null
+  end_pool || fail 'the pool does not end'
+  note 'a volume under a customer key at a node: by the policies of the documents, with a grant, and closed with its key'
+fi
 
 if [ -n "$storage" ]; then
   size=$(k -n tenants exec web -- df -m /own | awk 'END { print $2 }')
