@@ -226,7 +226,6 @@ note "processes of the node have the role of their group$sdks, other pods do not
 boto() { # WHO SERVICE CALL [NAME VALUE]...: its answer as JSON
   "$SCENARIO_FAIRLEAD" aws run --kubeconfig "$KUBECONFIG" "$1" -- "$clients/bin/python" -c 'import boto3, json, sys; print(json.dumps(getattr(boto3.client(sys.argv[1]), sys.argv[2])(**dict(zip(sys.argv[3::2], sys.argv[4::2]))), default=str))' "${@:2}"
 }
-of() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 if [ ! -e /dev/fuse ] || [ -z "$storage" ] || [ ! -e "${SCENARIO_STATE:-}/nodes/$node/init.json" ]; then
   note 'left out: volumes at nodes, which need loop devices, FUSE and a node on this machine'
 else
@@ -254,8 +253,10 @@ print(json.dumps(policy))' "$account" > "$folder/key.json"
   as kms put-key-policy --key-id "$key" --policy "file://$folder/key.json"
   is_attached() { same attached as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].Attachments[0].State' --output text; }
   is_free() { same available as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].State' --output text; }
-  device=$(by_lea attach | of DeviceName) || fail 'not attached'
+  says /dev/xvd by_lea attach || fail 'not attached'
   until_true 30 'it is attached' is_attached
+  # Of the kernel's name: another site on this machine may have the other.
+  device=$(k get attachment "$volume_id.$node" -o 'jsonpath={.status.device}')
   python3 -c 'print("words that nobody is to find on the disk" * 30000, end="")' | dd of="$device" bs=1M count=1 iflag=fullblock oflag=direct status=none
   says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'what was written is not there'
   grep -qaF 'words that nobody' "$folder/pool.img" && fail 'it lies on the disk as it is'
@@ -271,8 +272,9 @@ print(json.dumps(policy))' "$account" > "$folder/key.json"
   f volume attach "$volume_id" "$node" --no-wait > /dev/null
   until_true 30 'an attachment without a grant opens nothing' says 'asks for grants' k get attachment "$volume_id.$node" -o 'jsonpath={.status.message}'
   f volume detach "$volume_id" "$node" > /dev/null
-  device=$(by_lea attach | of DeviceName) || fail 'not attached again'
+  by_lea attach > /dev/null || fail 'not attached again'
   until_true 30 'it is attached again' is_attached
+  device=$(k get attachment "$volume_id.$node" -o 'jsonpath={.status.device}')
   says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'what was written is not there any more'
   grep -qF "$(k -n fairlead-volume-keys get secret "$key" -o 'jsonpath={.data.v1}' | base64 -d | xxd -p -c 64 | head -c 32)" "$folder/pool.log" && fail 'the key is in the log'
   by_lea detach > /dev/null
