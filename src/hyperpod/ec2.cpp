@@ -17,7 +17,7 @@
 namespace fairlead::hyperpod {
 namespace {
 
-constexpr std::array actions{"CreateVolume", "DescribeVolumes", "ModifyVolume", "DescribeVolumesModifications", "DeleteVolume", "CreateSnapshot", "DescribeSnapshots", "DeleteSnapshot", "DescribeAvailabilityZones"};
+constexpr std::array actions{"CreateVolume", "CopyVolumes", "DescribeVolumes", "ModifyVolume", "DescribeVolumesModifications", "DeleteVolume", "CreateSnapshot", "DescribeSnapshots", "DeleteSnapshot", "DescribeAvailabilityZones"};
 constexpr std::array types{"gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"};
 constexpr const char *type_note = "fairlead.dev/ec2-volume-type", *asked_note = "fairlead.dev/ec2-request";
 constexpr std::size_t most_of_a_page = 1000;
@@ -36,87 +36,16 @@ class Ec2 {
   Ec2(const http::Query& form, const Call& call, const Sources& sources) : form_(form), call_(call), sources_(sources) {}
 
   Answer<std::string> create_volume() {
-    auto tags = read_tag_specification("volume");
-    if (!tags) return std::unexpected(tags.error());
-    iam::Keys asked_for = tag_keys(*tags, {});
-    asked_for.set("ec2:Encrypted", {text("Encrypted") == "true" ? "true" : "false"});
-    asked_for.set("ec2:VolumeType", {text("VolumeType").empty() ? "gp3" : text("VolumeType")});
-    if (!text("Size").empty()) asked_for.set("ec2:VolumeSize", {text("Size")});
-    if (!text("Iops").empty()) asked_for.set("ec2:VolumeIops", {text("Iops")});
-    asked_for.set("ec2:AvailabilityZone", {text("AvailabilityZone")});
-    if (!text("KmsKeyId").empty()) asked_for.set("ec2:KmsKeyId", {text("KmsKeyId")});
-    if (!text("SnapshotId").empty()) asked_for.set("ec2:ParentSnapshot", {arn("snapshot", text("SnapshotId"))});
-    if (auto done = call_.allow("ec2:CreateVolume", arn("volume", "*"), asked_for); !done) return std::unexpected(done.error());
-    if (auto done = allow_tags("CreateVolume", arn("volume", "*"), *tags); !done) return std::unexpected(done.error());
-    const std::string zone = text("AvailabilityZone"), snapshot = text("SnapshotId"), type = text("VolumeType").empty() ? "gp3" : text("VolumeType"), token = text("ClientToken");
-    const auto limits = read_limits();
-    if (!limits) return std::unexpected(limits.error());
-    if (text("MultiAttachEnabled") == "true") return refuse("UnsupportedOperation", "MultiAttachEnabled: one node at a time has a volume");
-    const bool encrypted = text("Encrypted") == "true";
-    if (!text("KmsKeyId").empty() && !encrypted) return refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.");
-    if (std::find(types.begin(), types.end(), type) == types.end()) return refuse("UnknownVolumeType", fmt::format("Unknown volume type '{}'", cut(type, 40)));
-    if (zone.empty()) return refuse("MissingParameter", "AvailabilityZone: the name of a pool is expected (DescribeAvailabilityZones)");
-    if (text("Size").empty() && snapshot.empty()) return refuse("MissingParameter", "Size or SnapshotId is expected");
-    // Whose limits are named is held to them.
-    api::VolumeSpec spec{.pool = zone, .klass = limits->iops || limits->throughput || encrypted ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0), .encrypted = encrypted};
-    std::optional<FoundKey> key;
-    if (!text("KmsKeyId").empty()) {
-      auto found = find_key(sources_.api, call_.site, text("KmsKeyId"));
-      if (!found) return std::unexpected(found.error());
-      key = std::move(*found);
-      spec.key = key->service() ? "" : key->key.name;
-    }
-    if (!snapshot.empty()) {
-      const auto from = one_by_id(api::kSnapshots, "snap-", snapshot);
-      // Before anything is told of it.
-      if (auto done = allow("ec2:CreateVolume", arn("snapshot", snapshot), *tags, from ? &*from : nullptr); !done) return std::unexpected(done.error());
-      if (!from) return std::unexpected(from.error());
-      if ((*from)["spec"]["pool"].string() != zone) return wrong(fmt::format("Snapshot {} is in zone {}: volumes are made of it there", snapshot, (*from)["spec"]["pool"].string()));
-      if ((*from)["status"]["phase"].string() != "Ready") return refuse("IncorrectState", fmt::format("Snapshot {} is not completed", snapshot));
-      spec.from_snapshot = kube::name_of(*from);
-      if (!(*from)["status"]["key"].string().empty()) spec.klass = api::kLocalManaged, spec.encrypted = true, spec.key = (*from)["status"]["key"].string() == api::kServiceKey ? "" : (*from)["status"]["key"].string();
-      else if (key) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: snapshot {} is not encrypted, and a copy is as what it is of", snapshot));
-      if (key && spec.key != (key->service() ? "" : key->key.name)) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: snapshot {} is encrypted by another key, and a copy keeps it", snapshot));
-      if (!spec.key.empty()) {
-        auto its = named_key(sources_.api, spec.key);
-        if (!its) return std::unexpected(its.error());
-        key = std::move(*its);
-        if (key)
-          if (auto done = allow_copy(call_, *key); !done) return std::unexpected(done.error());
-      }
-      spec.size = (*from)["status"]["sizeBytes"].integer();
-    }
-    if (key && snapshot.empty())
-      if (auto done = allow_new_volume(call_, *key); !done) return std::unexpected(done.error());
-    if (key)
-      if (const std::string why = api::why_closed(key->key); !why.empty()) return refuse("InvalidKMSKey.InvalidState", why);
-    if (!text("Size").empty()) {
-      const auto size = read_size("Size");
-      if (!size) return std::unexpected(size.error());
-      if (*size < spec.size) return wrong(fmt::format("Size: snapshot {} has {} GiB", snapshot, gib_of(spec.size)));
-      spec.size = *size;
-    }
-    // Once for each token; without one, once for what an SDK sends again.
-    const std::string once = !token.empty() ? "token " + token : "request " + (call_.once.empty() ? call_.request_id : call_.once);
-    const std::string name = "vol-" + hex(sha256(fmt::format("{}\n{}", call_.who.arn, once))).substr(0, 17);
-    const std::string asked = hex(sha256(fmt::format("{} {} {} {} {}{}", zone, spec.size, spec.from_snapshot, type, kube::print_json(tag_object(*tags)), spec.key.empty() ? "" : " key " + spec.key))).substr(0, 16);
-    if (text("DryRun") == "true") return dry_run();
-    const auto facts = sources_.api.get(api::kVolumePools, {"", zone});
-    if (!facts && facts.error().code == Code::NotFound) return refuse("InvalidZone.NotFound", fmt::format("The zone '{}' does not exist: pools are zones here", cut(zone, 63)));
-    if (!facts) return failed(facts.error(), "CreateVolume");
-    if (api::read_pool(*facts).left() < spec.size && !sources_.api.get(api::kVolumes, {"", name})) return refuse("InsufficientVolumeCapacity", fmt::format("Pool {} has {} left", zone, print(Bytes{api::read_pool(*facts).left()})));
-    Json object = api::new_volume(name, spec);
-    if (!tags->empty()) object.child("spec").set("tags", tag_object(*tags));
-    note(object, type_note, type);
-    note(object, asked_note, asked);
-    note(object, maker_note, kube::print_json(as_context(call_)));
-    auto made = sources_.api.create(api::kVolumes, object);
-    if (!made && made.error().code == Code::Exists) {
-      made = sources_.api.get(api::kVolumes, {"", name});
-      if (made && (*made)["metadata"]["annotations"][asked_note].string() != asked) return refuse("IdempotentParameterMismatch", "The client token you have provided is associated with a resource that is already deleted or has other parameters.");
-    }
-    if (!made) return failed(made.error(), "CreateVolume");
+    auto made = make_volume("CreateVolume", text("SnapshotId").empty() ? std::nullopt : std::optional(Origin{.snapshot = true, .id = text("SnapshotId")}));
+    if (!made) return std::unexpected(made.error());
     return volume_xml(*made, {}, {});
+  }
+  // A copy at once, in the zone of what it is of.
+  Answer<std::string> copy_volumes() {
+    if (text("SourceVolumeId").empty()) return refuse("MissingParameter", "SourceVolumeId is expected");
+    auto made = make_volume("CopyVolumes", Origin{.snapshot = false, .id = text("SourceVolumeId")});
+    if (!made) return std::unexpected(made.error());
+    return fmt::format("<volumeSet><item>{}</item></volumeSet>", volume_xml(*made, {}, {}));
   }
 
   Answer<std::string> describe_volumes() {
@@ -271,6 +200,107 @@ class Ec2 {
   }
 
  private:
+  // What a new volume begins with.
+  struct Origin {
+    bool snapshot = false;
+    std::string id;
+  };
+
+  Answer<Json> make_volume(const char* action, const std::optional<Origin>& origin) {
+    auto tags = read_tag_specification("volume");
+    if (!tags) return std::unexpected(tags.error());
+    const std::string permission = std::string("ec2:") + action;
+    iam::Keys asked_for = tag_keys(*tags, {});
+    asked_for.set("ec2:Encrypted", {text("Encrypted") == "true" ? "true" : "false"});
+    asked_for.set("ec2:VolumeType", {text("VolumeType").empty() ? "gp3" : text("VolumeType")});
+    if (!text("Size").empty()) asked_for.set("ec2:VolumeSize", {text("Size")});
+    if (!text("Iops").empty()) asked_for.set("ec2:VolumeIops", {text("Iops")});
+    if (!text("AvailabilityZone").empty()) asked_for.set("ec2:AvailabilityZone", {text("AvailabilityZone")});
+    if (!text("KmsKeyId").empty()) asked_for.set("ec2:KmsKeyId", {text("KmsKeyId")});
+    if (origin) asked_for.set(origin->snapshot ? "ec2:ParentSnapshot" : "ec2:ParentVolume", {arn(origin->snapshot ? "snapshot" : "volume", origin->id)});
+    if (auto done = call_.allow(permission, arn("volume", "*"), asked_for); !done) return std::unexpected(done.error());
+    if (auto done = allow_tags(action, arn("volume", "*"), *tags); !done) return std::unexpected(done.error());
+    const std::string type = text("VolumeType").empty() ? "gp3" : text("VolumeType"), token = text("ClientToken");
+    const auto limits = read_limits();
+    if (!limits) return std::unexpected(limits.error());
+    if (text("MultiAttachEnabled") == "true") return refuse("UnsupportedOperation", "MultiAttachEnabled: one node at a time has a volume");
+    const bool encrypted = text("Encrypted") == "true";
+    if (!text("KmsKeyId").empty() && !encrypted) return refuse("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.");
+    if (std::find(types.begin(), types.end(), type) == types.end()) return refuse("UnknownVolumeType", fmt::format("Unknown volume type '{}'", cut(type, 40)));
+    const bool copies = origin && !origin->snapshot;
+    if (text("AvailabilityZone").empty() && !copies) return refuse("MissingParameter", "AvailabilityZone: the name of a pool is expected (DescribeAvailabilityZones)");
+    if (text("Size").empty() && !origin) return refuse("MissingParameter", "Size or SnapshotId is expected");
+    // Whose limits are named is held to them.
+    api::VolumeSpec spec{.pool = text("AvailabilityZone"), .klass = limits->iops || limits->throughput || encrypted ? api::kLocalManaged : api::kLocalFast, .size = 0, .from_volume = {}, .from_snapshot = {}, .iops = limits->iops.value_or(0), .throughput = limits->throughput.value_or(0), .encrypted = encrypted};
+    std::optional<FoundKey> key;
+    if (!text("KmsKeyId").empty()) {
+      auto found = find_key(sources_.api, call_.site, text("KmsKeyId"));
+      if (!found) return std::unexpected(found.error());
+      key = std::move(*found);
+      spec.key = key->service() ? "" : key->key.name;
+    }
+    if (origin)
+      if (auto done = begin_with(spec, key, *origin, permission, *tags); !done) return std::unexpected(done.error());
+    if (key && !origin)
+      if (auto done = allow_new_volume(call_, *key); !done) return std::unexpected(done.error());
+    if (key)
+      if (const std::string why = api::why_closed(key->key); !why.empty()) return refuse("InvalidKMSKey.InvalidState", why);
+    if (!text("Size").empty()) {
+      const auto size = read_size("Size");
+      if (!size) return std::unexpected(size.error());
+      if (*size < spec.size) return wrong(fmt::format("Size: {} has {} GiB", origin->id, gib_of(spec.size)));
+      spec.size = *size;
+    }
+    // Once for each token; without one, once for what an SDK sends again.
+    const std::string once = !token.empty() ? "token " + token : "request " + (call_.once.empty() ? call_.request_id : call_.once);
+    const std::string name = "vol-" + hex(sha256(fmt::format("{}\n{}", call_.who.arn, once))).substr(0, 17);
+    const std::string asked = hex(sha256(fmt::format("{} {} {} {} {} {} {} {} {}", spec.pool, spec.size, spec.from_snapshot, spec.from_volume, spec.iops, spec.throughput, type, kube::print_json(tag_object(*tags)), spec.encrypted ? "key " + spec.key : ""))).substr(0, 16);
+    if (text("DryRun") == "true") return dry_run();
+    const auto facts = sources_.api.get(api::kVolumePools, {"", spec.pool});
+    if (!facts && facts.error().code == Code::NotFound) return refuse("InvalidZone.NotFound", fmt::format("The zone '{}' does not exist: pools are zones here", cut(spec.pool, 63)));
+    if (!facts) return failed(facts.error(), action);
+    if (api::read_pool(*facts).left() < spec.size && !sources_.api.get(api::kVolumes, {"", name})) return refuse("InsufficientVolumeCapacity", fmt::format("Pool {} has {} left", spec.pool, print(Bytes{api::read_pool(*facts).left()})));
+    Json object = api::new_volume(name, spec);
+    if (!tags->empty()) object.child("spec").set("tags", tag_object(*tags));
+    note(object, type_note, type);
+    note(object, asked_note, asked);
+    note(object, maker_note, kube::print_json(as_context(call_)));
+    auto made = sources_.api.create(api::kVolumes, object);
+    if (!made && made.error().code == Code::Exists) {
+      made = sources_.api.get(api::kVolumes, {"", name});
+      if (made && (*made)["metadata"]["annotations"][asked_note].string() != asked) return refuse("IdempotentParameterMismatch", "The client token you have provided is associated with a resource that is already deleted or has other parameters.");
+    }
+    if (!made) return failed(made.error(), action);
+    return std::move(*made);
+  }
+
+  // Whether it may, and what the volume has from there: zone, size, and the key, which copies keep.
+  Answer<void> begin_with(api::VolumeSpec& spec, std::optional<FoundKey>& key, const Origin& origin, const std::string& permission, const Tags& tags) {
+    const auto from = origin.snapshot ? one_by_id(api::kSnapshots, "snap-", origin.id) : one_by_id(api::kVolumes, "vol-", origin.id);
+    // Before anything is told of it.
+    if (auto done = allow(permission.c_str(), arn(origin.snapshot ? "snapshot" : "volume", origin.id), tags, from ? &*from : nullptr); !done) return done;
+    if (!from) return std::unexpected(from.error());
+    const std::string pool = (*from)["spec"]["pool"].string(), its_key = (*from)["status"]["key"].string_or((*from)["spec"]["encrypted"].boolean() ? (*from)["spec"]["key"].string_or(api::kServiceKey) : "");
+    if (spec.pool.empty()) spec.pool = pool;
+    if (pool != spec.pool) return wrong(fmt::format("{} is in zone {}: volumes are made of it there", origin.id, pool));
+    if (origin.snapshot ? (*from)["status"]["phase"].string() != "Ready" : !volume_is_there(*from)) return refuse("IncorrectState", fmt::format("{} {} is not {}", origin.snapshot ? "Snapshot" : "Volume", origin.id, origin.snapshot ? "completed" : "available"));
+    (origin.snapshot ? spec.from_snapshot : spec.from_volume) = kube::name_of(*from);
+    spec.size = (*from)["status"]["sizeBytes"].integer();
+    if (its_key.empty()) {
+      if (key) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: {} is not encrypted, and a copy is as what it is of", origin.id));
+      return {};
+    }
+    spec.klass = api::kLocalManaged, spec.encrypted = true;
+    const std::string asked = key && key->service() ? "" : spec.key;
+    spec.key = its_key == api::kServiceKey ? "" : its_key;
+    if (key && asked != spec.key) return refuse("UnsupportedOperation", fmt::format("KmsKeyId: {} is encrypted by another key, and a copy keeps it", origin.id));
+    if (spec.key.empty()) return {};
+    auto its = named_key(sources_.api, spec.key);
+    if (!its) return std::unexpected(its.error());
+    key = std::move(*its);
+    return key ? allow_copy(call_, *key) : Answer<void>();
+  }
+
   std::string text(std::string_view name) const { return std::string(http::find(form_, name)); }
   std::vector<std::string> list(std::string_view name) const {
     std::vector<std::string> out;
@@ -488,6 +518,7 @@ bool is_ec2_action(std::string_view action) { return std::find(actions.begin(), 
 Answer<std::string> answer_ec2(const std::string& action, const http::Query& form, const Call& call, const Sources& sources) {
   Ec2 ec2(form, call, sources);
   if (action == "CreateVolume") return ec2.create_volume();
+  if (action == "CopyVolumes") return ec2.copy_volumes();
   if (action == "DescribeVolumes") return ec2.describe_volumes();
   if (action == "ModifyVolume") return ec2.modify_volume();
   if (action == "DescribeVolumesModifications") return ec2.describe_modifications();

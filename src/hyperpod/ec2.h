@@ -11,8 +11,8 @@
 namespace fairlead::hyperpod {
 
 bool is_ec2_action(std::string_view action);
-// What is inside of <ACTIONResponse> behind the request's id. CreateVolume, DescribeVolumes, ModifyVolume, DescribeVolumesModifications, DeleteVolume, CreateSnapshot, DescribeSnapshots, DeleteSnapshot, DescribeAvailabilityZones.
-// Needs the permission of the same name; conditions may ask for tags. CreateVolume with a ClientToken is done once; its KmsKeyId needs that key's permission, too (key_policy.h). MultiAttachEnabled is refused by name.
+// What is inside of <ACTIONResponse> behind the request's id. CreateVolume, CopyVolumes, DescribeVolumes, ModifyVolume, DescribeVolumesModifications, DeleteVolume, CreateSnapshot, DescribeSnapshots, DeleteSnapshot, DescribeAvailabilityZones.
+// Needs the permission of the same name; conditions may ask for tags. CreateVolume and CopyVolumes with a ClientToken are done once; its KmsKeyId needs that key's permission, too (key_policy.h). MultiAttachEnabled is refused by name.
 Answer<std::string> answer_ec2(const std::string& action, const http::Query& form, const Call& call, const Sources& sources);
 
 }  // namespace fairlead::hyperpod

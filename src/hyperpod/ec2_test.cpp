@@ -120,6 +120,26 @@ TEST_F(Ec2Face, WhatIsEncryptedStaysSo) {
   EXPECT_EQ(inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"SnapshotId", snapshot}}).body, "encrypted"), "true");
 }
 
+TEST_F(Ec2Face, AVolumeIsCopiedWhereItIs) {
+  const std::string id = inside(say("CreateVolume", {{"AvailabilityZone", "here"}, {"Size", "2"}}).body, "volumeId");
+  EXPECT_EQ(inside(say("CopyVolumes", {{"SourceVolumeId", id}}).body, "Code"), "IncorrectState") << "it is being made";
+  world();
+  const Form asked{{"SourceVolumeId", id}, {"Size", "3"}, {"VolumeType", "gp3"}, {"ClientToken", "c"}, {"TagSpecification.1.ResourceType", "volume"}, {"TagSpecification.1.Tag.1.Key", "CSIVolumeName"}, {"TagSpecification.1.Tag.1.Value", "pvc-2"}};
+  const auto said = say("CopyVolumes", asked);
+  EXPECT_THAT(said.body, HasSubstr("<volumeSet><item><volumeId>vol-"));
+  EXPECT_EQ(inside(said.body, "availabilityZone"), "here");
+  const Json copy = site.api.get(api::kVolumes, {"", inside(said.body, "volumeId")}).value();
+  EXPECT_EQ(copy["spec"]["source"]["volume"].string(), id);
+  EXPECT_EQ(copy["spec"]["tags"]["CSIVolumeName"].string(), "pvc-2");
+  EXPECT_EQ(say("CopyVolumes", asked).body.find("vol-"), said.body.find("vol-")) << "one for each token";
+  EXPECT_EQ(site.api.all("volumes").size(), 2u);
+  EXPECT_EQ(inside(say("CopyVolumes", {{"SourceVolumeId", id}, {"Size", "1"}}).body, "Code"), "InvalidParameterValue");
+  EXPECT_EQ(inside(say("CopyVolumes", {{"SourceVolumeId", "vol-00000000"}}).body, "Code"), "InvalidVolume.NotFound");
+  EXPECT_EQ(inside(say("CopyVolumes", {}).body, "Code"), "MissingParameter");
+  const Credentials ben = site.user("ben", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ec2:CreateVolume", "Resource": "*"}})"});
+  EXPECT_EQ(inside(say("CopyVolumes", asked, &ben).body, "Code"), "UnauthorizedOperation");
+}
+
 TEST_F(Ec2Face, ACustomersKeyNeedsItsPermission) {
   const std::string id = "1234abcd-12ab-34cd-56ef-1234567890ab", arn = "arn:aws:kms:fairlead-1:111122223333:key/" + id;
   ASSERT_TRUE(site.api.create(api::kVolumeKeys, Json::object({{"metadata", Json::object({{"name", id}})}, {"spec", Json::object({{"aliases", Json::array({Json("alias/lab")})}})}})));
