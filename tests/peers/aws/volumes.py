@@ -47,14 +47,17 @@ check('limits are refused', refused('InvalidParameterCombination', ec2.modify_vo
 copy = ec2.create_volume(AvailabilityZone='here', SnapshotId=snapshot)['VolumeId']
 wait('volume_available', VolumeIds=[copy])
 check('a copy of the snapshot', ec2.describe_volumes(VolumeIds=[copy])['Volumes'][0]['SnapshotId'] == snapshot)
+twin = ec2.copy_volumes(SourceVolumeId=volume, VolumeType='gp3', ClientToken='two', Size=5)['Volumes'][0]['VolumeId']
+wait('volume_available', VolumeIds=[twin])
+check('a copy of the volume', ec2.describe_volumes(VolumeIds=[twin])['Volumes'][0]['Size'] == 5)
 check('what is not there', refused('InvalidVolume.NotFound', ec2.describe_volumes, VolumeIds=['vol-00000000']))
 check('a zone that is not there', refused('InvalidZone.NotFound', ec2.create_volume, AvailabilityZone='there', Size=1))
 check('more than there is', refused('InsufficientVolumeCapacity', ec2.create_volume, AvailabilityZone='here', Size=1000))
 check('a dry run', refused('DryRunOperation', ec2.create_volume, AvailabilityZone='here', Size=1, DryRun=True))
 ec2.delete_snapshot(SnapshotId=snapshot)
-for one in (volume, copy):
+for one in (volume, copy, twin):
     ec2.delete_volume(VolumeId=one)
-for one in (volume, copy):  # each alone: the first that is not found ends the waiter
+for one in (volume, copy, twin):  # each alone: the first that is not found ends the waiter
     wait('volume_deleted', VolumeIds=[one])
 check('the volumes are gone', ec2.describe_volumes()['Volumes'] == [])
 for _ in range(100):  # no waiter of EC2 awaits the end of a snapshot
