@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A volume's file as its engine reads and writes it: past the page cache, whole blocks of 4 KiB, for one process alone.
+// A volume as its engine reads and writes it: whole blocks of 4 KiB, encrypted or not, on a medium that is a file or an image in a Ceph pool.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "base/fd.h"
 #include "base/result.h"
 #include "disk/cipher.h"
+#include "disk/medium.h"
 
 namespace fairlead::disk {
 
 // Thread-safe. The I/O calls give 0 or an errno; buffers, offsets and sizes are multiples of kSector, else EINVAL.
 class Image {
  public:
-  static constexpr std::int64_t kSector = 4096;
-  // Conflict: another process serves it. The lock is of the open file and goes with the process. `begins`: the byte of the file at which the data begins; cipher: none: it lies there as it is.
-  static Result<std::unique_ptr<Image>> open(const std::string& path, bool read_only, std::int64_t begins = 0, std::unique_ptr<Cipher> cipher = nullptr);
+  static constexpr std::int64_t kSector = disk::kSector;
+  // `begins`: the byte of the medium at which the data begins; cipher: none: it lies there as it is. Invalid: the medium is not of whole blocks, or ends before that.
+  static Result<std::unique_ptr<Image>> open(std::unique_ptr<Medium> medium, bool read_only, std::int64_t begins = 0, std::unique_ptr<Cipher> cipher = nullptr);
 
   std::int64_t size() const { return size_; }
   bool read_only() const { return read_only_; }
@@ -32,9 +32,9 @@ class Image {
   int sync();
 
  private:
-  Image(Fd fd, std::string path, std::int64_t size, bool read_only, std::int64_t begins, std::unique_ptr<Cipher> cipher) : fd_(std::move(fd)), path_(std::move(path)), read_only_(read_only), begins_(begins), cipher_(std::move(cipher)), size_(size) {}
-  const Fd fd_;
-  const std::string path_;
+  Image(std::unique_ptr<Medium> medium, std::int64_t size, bool read_only, std::int64_t begins, std::unique_ptr<Cipher> cipher) : medium_(std::move(medium)), read_only_(read_only), begins_(begins), cipher_(std::move(cipher)), size_(size) {}
+  int failing(int error);
+  const std::unique_ptr<Medium> medium_;
   const bool read_only_;
   const std::int64_t begins_;
   const std::unique_ptr<Cipher> cipher_;

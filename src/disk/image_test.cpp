@@ -8,13 +8,20 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fd.h"
 #include "base/files.h"
 #include "base/rng.h"
+#include "disk/file_medium.h"
 
 namespace fairlead::disk {
 namespace {
 
 using testing::HasSubstr;
+
+Result<std::unique_ptr<Image>> open(const std::string& path, bool read_only, std::int64_t begins = 0, std::unique_ptr<Cipher> cipher = nullptr) {
+  auto medium = open_file_medium(path, read_only);
+  return medium ? Image::open(std::move(*medium), read_only, begins, std::move(cipher)) : Result<std::unique_ptr<Image>>(std::unexpected(medium.error()));
+}
 
 class ImageTest : public testing::Test {
  protected:
@@ -31,9 +38,9 @@ class ImageTest : public testing::Test {
 };
 
 TEST_F(ImageTest, HoldsWhatIsWrittenAndOneProcessHasIt) {
-  auto image = Image::open(path_, false);
+  auto image = open(path_, false);
   ASSERT_TRUE(image) << image.error().message;
-  EXPECT_THAT(Image::open(path_, true).error().message, HasSubstr("served by another process"));
+  EXPECT_THAT(open(path_, true).error().message, HasSubstr("served by another process"));
   std::memset(block_, 'x', 8192);
   EXPECT_EQ((*image)->write(block_, 8192, 4096, nullptr), 0);
   EXPECT_EQ((*image)->sync(), 0);
@@ -54,7 +61,7 @@ TEST_F(ImageTest, WhatIsEncryptedLiesOnDiskAsNothingThatWasWritten) {
   std::string key(64, '\0');
   EXPECT_EQ(Cipher::make(key).error().code, Code::Invalid) << "two halves that are the same";
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<char>(i);
-  auto image = Image::open(path_, false, 64 << 10, *Cipher::make(key));
+  auto image = open(path_, false, 64 << 10, *Cipher::make(key));
   ASSERT_TRUE(image) << image.error().message;
   EXPECT_EQ((*image)->size(), (1 << 20) - (64 << 10));
   char* const room = static_cast<char*>(std::aligned_alloc(4096, 8192));
@@ -75,14 +82,14 @@ TEST_F(ImageTest, WhatIsEncryptedLiesOnDiskAsNothingThatWasWritten) {
   EXPECT_EQ(std::string(block_ + 4096, 4096), std::string(4096, 'x'));
   image->reset();
   key[0] = 9;
-  auto other = Image::open(path_, false, 64 << 10, *Cipher::make(key));
+  auto other = open(path_, false, 64 << 10, *Cipher::make(key));
   EXPECT_EQ((*other)->read(block_, 4096, 8192), 0);
   EXPECT_NE(block_[0], 'x') << "another key";
   std::free(room);
 }
 
 TEST_F(ImageTest, GrowsAndNeverShrinks) {
-  auto image = Image::open(path_, false);
+  auto image = open(path_, false);
   ASSERT_TRUE(image);
   ASSERT_EQ(::truncate(path_.c_str(), 2 << 20), 0);
   EXPECT_EQ((*image)->size(), 1 << 20);
@@ -92,7 +99,7 @@ TEST_F(ImageTest, GrowsAndNeverShrinks) {
 }
 
 TEST_F(ImageTest, ReadOnlyIsSo) {
-  auto image = Image::open(path_, true);
+  auto image = open(path_, true);
   ASSERT_TRUE(image);
   std::memset(block_, 0, 4096);
   EXPECT_EQ((*image)->write(block_, 4096, 0, nullptr), EROFS);
@@ -100,7 +107,7 @@ TEST_F(ImageTest, ReadOnlyIsSo) {
   EXPECT_EQ((*image)->read(block_, 4096, 0), 0);
   image->reset();
   ASSERT_EQ(::truncate(path_.c_str(), 100), 0);
-  EXPECT_EQ(Image::open(path_, false).error().code, Code::Invalid) << "no whole blocks";
+  EXPECT_EQ(open(path_, false).error().code, Code::Invalid) << "no whole blocks";
 }
 
 }  // namespace

@@ -4,20 +4,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
-#include <linux/loop.h>
 #include <openssl/crypto.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -27,6 +23,7 @@
 #include "base/rng.h"
 #include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
+#include "volumes/shown.h"
 
 namespace fairlead::volumes {
 namespace {
@@ -40,7 +37,7 @@ std::unexpected<Error> trouble(int error, const std::string& doing) { return err
 
 class FilePool final : public Pool {
  public:
-  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)), keyring_(keyring) {}
+  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)), keyring_(keyring), shown_(id_) {}
 
   Result<std::string> id() override { return id_; }
 
@@ -78,20 +75,16 @@ class FilePool final : public Pool {
       if (end == volume_end) about = seen;
     }
     if (!out.volume) return out;
-    auto devices = devices_of(about, served_as(id));
+    auto devices = shown_.devices(id, &about);
     if (!devices) return std::unexpected(std::move(devices.error()));
     out.devices = std::move(*devices);
-    auto engine = blocks::ask_disk(socket_of(id), {});
-    if (!engine && engine.error().code != Code::NotFound) return std::unexpected(std::move(engine.error()));
-    if (engine) out.engine = EngineSeen{.size = engine->size, .limits = engine->limits, .failed = engine->failed};
+    auto engine = shown_.engine(id);
+    if (!engine) return std::unexpected(std::move(engine.error()));
+    out.engine = std::move(*engine);
     return out;
   }
 
-  // Who has it mounted, in whatever namespace, has claimed it.
-  std::optional<bool> is_used(const std::string& device) override {
-    if (const Fd claim(::open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC)); claim) return false;
-    return errno == EBUSY ? std::optional(true) : std::nullopt;
-  }
+  std::optional<bool> is_used(const std::string& device) override { return Shown::is_used(device); }
 
   Result<std::vector<std::string>> ids() override {
     const auto names = list_dir(folder_);
@@ -165,17 +158,15 @@ class FilePool final : public Pool {
   }
 
   Result<void> grow_device(const std::string& id, const std::string& device) override {
-    const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!loop) return fail_errno(errno, "open " + device);
-    if (auto same = still_shows(loop, id, device); !same) return same;
-    return ::ioctl(loop.get(), LOOP_SET_CAPACITY, 0) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "grow " + device));
+    const auto file = file_of(id);
+    return file ? shown_.grow(id, device, &*file) : std::unexpected(file.error());
   }
 
   bool has_engines() override { return !engine_.empty() && exists(engine_) && exists("/dev/fuse"); }
   Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
     if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {} and /dev/fuse are needed", id, engine_.empty() ? "fairlead-disk" : engine_));
-    if (auto made = make_dirs(run_folder(), 0700); !made) return made;
-    Command command{.argv = {engine_, "serve", "--file", folder_ + "/" + id + volume_end, "--folder", run_folder() + "/" + id, "--name", served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)}, .environment = {}, .working_directory = {}, .before_exec = {}};
+    if (auto made = make_dirs(shown_.run_folder(), 0700); !made) return made;
+    Command command{.argv = {engine_, "serve", "--file", folder_ + "/" + id + volume_end, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)}, .environment = {}, .working_directory = {}, .before_exec = {}};
     if (read_only) command.argv.push_back("--read-only");
     std::string key;
     {
@@ -193,55 +184,14 @@ class FilePool final : public Pool {
     OPENSSL_cleanse(key.data(), key.size());
     return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "start the engine of " + id));
   }
-  // The kernel lets go of the file a moment after the device, and the process of the volume's file a moment after its answer.
-  Result<void> stop_engine(const std::string& id) override {
-    const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    Error last{Code::Unavailable, "the engine of " + id + " has not ended"};
-    for (int tries = 0; tries < 100; ++tries) {
-      auto done = blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Stop, .limits = {}});
-      if (!done && done.error().code == Code::NotFound && (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)) {
-        (void)::rmdir(run_folder().c_str());  // if it was the last
-        return {};
-      }
-      if (!done && done.error().code != Code::NotFound) last = std::move(done.error());
-      ::usleep(50'000);
-    }
-    return std::unexpected(std::move(last));
-  }
-  Result<void> grow_engine(const std::string& id) override { return told(blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Grow, .limits = {}}, std::chrono::seconds(20))); }
-  Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return told(blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Limit, .limits = limits})); }
-
-  Result<void> attach(const std::string& id, bool read_only, bool managed) override {
-    const std::string path = managed ? fmt::format("{}/{}/disk/{}", run_folder(), id, served_as(id)) : folder_ + "/" + id + volume_end;
-    const Fd file(::open(path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) return fail_errno(errno, "open " + path);
-    const Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
-    if (!control) return fail_errno(errno, "open /dev/loop-control");
-    loop_config config{};
-    config.fd = static_cast<__u32>(file.get());
-    // Said, always the same: left to the kernel it is what direct I/O to this file needs at the moment, 4096 once its blocks are shared, and a file system made on sectors of 512 is not mounted on those.
-    config.block_size = kBlock;
-    config.info.lo_flags = LO_FLAGS_DIRECT_IO | (read_only ? LO_FLAGS_READ_ONLY : 0);
-    std::snprintf(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE, "%s", id.c_str());
-    // A free one may be another's by the time that it is asked for.
-    for (int tries = 0; tries < 64; ++tries) {
-      const int number = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
-      if (number < 0) return fail_errno(errno, "find a free loop device");
-      const std::string name = fmt::format("/dev/loop{}", number);
-      if (!exists(name) && ::mknod(name.c_str(), S_IFBLK | 0600, makedev(7, static_cast<unsigned>(number))) != 0 && errno != EEXIST) return fail_errno(errno, "make " + name);
-      const Fd loop(::open(name.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC));
-      if (!loop) return fail_errno(errno, "open " + name);
-      if (::ioctl(loop.get(), LOOP_CONFIGURE, &config) == 0) return {};
-      if (errno != EBUSY) return fail_errno(errno, "show " + id + " by " + name);
-    }
-    return fail(Code::Unavailable, "no loop device stays free long enough");
-  }
-
+  // The process lets go of the volume's file a moment after its answer.
+  Result<void> stop_engine(const std::string& id) override { return shown_.stop_engine(id, Fd(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))); }
+  Result<void> grow_engine(const std::string& id) override { return shown_.grow_engine(id); }
+  Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return shown_.limit(id, limits); }
+  Result<void> attach(const std::string& id, bool read_only, bool managed) override { return shown_.attach(id, managed ? "" : folder_ + "/" + id + volume_end, read_only); }
   Result<void> detach(const std::string& id, const std::string& device) override {
-    const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!loop) return fail_errno(errno, "open " + device);
-    if (auto same = still_shows(loop, id, device); !same) return same;
-    return ::ioctl(loop.get(), LOOP_CLR_FD, 0) == 0 || errno == ENXIO ? Result<void>() : Result<void>(fail_errno(errno, "take " + device + " away"));
+    const auto file = file_of(id);
+    return file ? shown_.detach(id, device, &*file) : std::unexpected(file.error());
   }
 
  private:
@@ -250,20 +200,9 @@ class FilePool final : public Pool {
     char text[2];
     return ::fgetxattr(file.get(), luks_mark, text, sizeof text) == 1 ? kLuksHeader : 0;
   }
-  std::string run_folder() const { return "/run/fairlead-volumes/" + id_.substr(0, 8); }
-  std::string socket_of(const std::string& id) const { return run_folder() + "/" + id + "/control"; }
-  std::string served_as(const std::string& id) const { return fmt::format("{}.{}.disk", id, id_); }
-  static Result<void> told(Result<blocks::DiskStatus> answer) { return answer ? Result<void>() : Result<void>(std::unexpected(std::move(answer.error()))); }
-
-  // Numbers of devices are given out again: the one that was seen may be another's by now.
-  Result<void> still_shows(const Fd& loop, const std::string& id, const std::string& device) {
-    if (const auto backing = backing_of(device.substr(device.rfind('/') + 1)); backing && is_engines(*backing)) return *backing == served_as(id) ? Result<void>() : fail(Code::Unavailable, fmt::format("{} shows {} no more", device, id));
-    struct stat file {};
-    loop_info64 about{};
-    if (::fstatat(fd_.get(), (id + volume_end).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "look at " + id + volume_end);
-    if (::ioctl(loop.get(), LOOP_GET_STATUS64, &about) != 0) return errno == ENXIO ? fail(Code::Unavailable, device + " has gone meanwhile") : fail_errno(errno, "look at " + device);
-    if (about.lo_device != file.st_dev || about.lo_inode != file.st_ino) return fail(Code::Unavailable, fmt::format("{} shows {} no more", device, id));
-    return {};
+  Result<struct stat> file_of(const std::string& id) {
+    struct stat out {};
+    return ::fstatat(fd_.get(), (id + volume_end).c_str(), &out, AT_SYMLINK_NOFOLLOW) == 0 ? Result<struct stat>(out) : Result<struct stat>(fail_errno(errno, "look at " + id + volume_end));
   }
   Result<Fd> new_part(const std::string& id) {
     Fd out(::openat(fd_.get(), (id + part_end).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -282,57 +221,12 @@ class FilePool final : public Pool {
   }
   Result<void> sync_folder() { return ::fsync(fd_.get()) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "sync " + folder_)); }
 
-  // The name, without folders, of the file behind a loop device, as the kernel tells it without asking who serves the file; nothing: there is none.
-  static std::optional<std::string> backing_of(const std::string& loop) {
-    auto text = read_file("/sys/block/" + loop + "/loop/backing_file", 64_KiB);
-    if (!text) return std::nullopt;
-    std::string_view name = *text;
-    if (name.ends_with('\n')) name.remove_suffix(1);
-    if (constexpr std::string_view gone = " (deleted)"; name.ends_with(gone)) name.remove_suffix(gone.size());
-    return std::string(name.substr(name.rfind('/') + 1));
-  }
-  static bool is_engines(std::string_view name) { return name.ends_with(".disk") && name.size() > 42; }  // ID.POOLID.disk
-
-  // By device and inode: names of files are of whoever set the device up. What an engine serves has a name like nothing else, and is asked nothing: an engine that hangs would hold up every look.
-  static Result<std::vector<DeviceSeen>> devices_of(const struct stat& file, const std::string& served_as) {
-    const auto names = list_dir("/sys/block");
-    if (!names) return std::unexpected(names.error());
-    std::vector<DeviceSeen> out;
-    for (const std::string& name : *names) {
-      if (!name.starts_with("loop") || !exists("/sys/block/" + name + "/loop")) continue;  // no file behind it
-      const std::string path = "/dev/" + name;
-      if (const auto backing = backing_of(name); backing && is_engines(*backing)) {
-        if (*backing != served_as) continue;
-        const auto blocks = read_file("/sys/block/" + name + "/size", 64_KiB);
-        std::int64_t size = 0;
-        if (!blocks || std::from_chars(blocks->data(), blocks->data() + blocks->size(), size).ec != std::errc()) return fail(Code::Unavailable, "how large " + path + " is cannot be read");
-        out.push_back({.name = path, .size = size * 512, .used = std::nullopt});
-        continue;
-      }
-      const Fd loop(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (!loop) {
-        if (errno == ENOENT || errno == ENXIO) continue;
-        return fail_errno(errno, "open " + path);
-      }
-      loop_info64 about{};
-      if (::ioctl(loop.get(), LOOP_GET_STATUS64, &about) != 0) {
-        if (errno == ENXIO) continue;  // it went meanwhile
-        return fail_errno(errno, "look at " + path);
-      }
-      if (about.lo_device != file.st_dev || about.lo_inode != file.st_ino) continue;
-      std::uint64_t size = 0;
-      if (::ioctl(loop.get(), BLKGETSIZE64, &size) != 0) return fail_errno(errno, "look at " + path);
-      out.push_back({.name = path, .size = static_cast<std::int64_t>(size), .used = std::nullopt});
-    }
-    std::sort(out.begin(), out.end(), [](const DeviceSeen& a, const DeviceSeen& b) { return a.name < b.name; });
-    return out;
-  }
-
   const std::string folder_;
   const Fd fd_;
   const std::string id_;
   const std::string engine_;
   Keyring* const keyring_;
+  const Shown shown_;
 };
 
 }  // namespace
