@@ -118,7 +118,7 @@ int serve(Flags flags) {
   std::unique_ptr<http::Server> health;
   if (flags.metrics != "off") {
     auto served = kube::serve_health(flags.metrics.substr(0, colon), static_cast<unsigned short>(port), {.ready = [&]() -> Result<void> { return runner.synced() ? Result<void>() : fail(Code::Unavailable, "the site's API does not answer yet"); },
-                                                                                                        .metrics = [&] { return kube::print_metrics(1, runner.counts()) + volumes::print_pool_metrics(**pool, flags.name); }});
+                                                                                                        .metrics = [&] { return kube::print_metrics(1, runner.counts()) + volumes::print_pool_metrics(**pool, flags.name, clock); }});
     if (!served) return refuse(served.error().message);
     health = std::move(*served);
   }

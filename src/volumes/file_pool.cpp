@@ -162,6 +162,7 @@ class FilePool final : public Pool {
     return file ? shown_.grow(id, device, &*file) : std::unexpected(file.error());
   }
 
+  Result<std::optional<EngineSeen>> engine(const std::string& id) override { return shown_.engine(id); }
   bool has_engines() override { return !engine_.empty() && exists(engine_) && exists("/dev/fuse"); }
   Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
     if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {} and /dev/fuse are needed", id, engine_.empty() ? "fairlead-disk" : engine_));

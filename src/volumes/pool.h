@@ -28,6 +28,7 @@ struct EngineSeen {
   std::int64_t size = 0;            // that it serves
   blocks::DiskLimits limits;
   bool failed = false;              // it could not sync once, and takes no more
+  std::int64_t reads = 0, writes = 0, read_bytes = 0, written_bytes = 0, waited_ns = 0;  // since it began; waited: for its limits, in sum
 };
 // All that there is of one id.
 struct Sight {
@@ -63,6 +64,11 @@ class Pool {
   virtual Result<std::int64_t> rewrap(const std::string& id, bool snapshot) = 0;           // its key is closed by the current version, which is returned
   // Engines: a process for each volume that has one, which outlives this one.
   virtual bool has_engines() = 0;                          // can be started here
+  // What it says of itself; nothing: there is none. Unavailable: it does not answer.
+  virtual Result<std::optional<EngineSeen>> engine(const std::string& id) {
+    auto seen = look(id);
+    return seen ? Result<std::optional<EngineSeen>>(std::move(seen->engine)) : std::unexpected(std::move(seen.error()));
+  }
   virtual Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) = 0;
   virtual Result<void> stop_engine(const std::string& id) = 0;                             // Conflict: the device is there still
   virtual Result<void> grow_engine(const std::string& id) = 0;                             // to its file's size

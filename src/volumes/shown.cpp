@@ -74,7 +74,7 @@ Result<std::vector<DeviceSeen>> Shown::devices(const std::string& id, const stru
 
 Result<std::optional<EngineSeen>> Shown::engine(const std::string& id) const {
   auto engine = blocks::ask_disk(socket_of(id), {});
-  if (engine) return EngineSeen{.size = engine->size, .limits = engine->limits, .failed = engine->failed};
+  if (engine) return EngineSeen{.size = engine->size, .limits = engine->limits, .failed = engine->failed, .reads = engine->reads, .writes = engine->writes, .read_bytes = engine->read_bytes, .written_bytes = engine->written_bytes, .waited_ns = engine->waited_ns};
   if (engine.error().code == Code::NotFound) return std::nullopt;
   return std::unexpected(std::move(engine.error()));
 }

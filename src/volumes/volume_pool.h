@@ -41,6 +41,7 @@ class VolumePool {
   std::map<std::string, Entry> entries() const;
   std::optional<Entry> entry(const std::string& id) const;
   Result<Sight> look(const std::string& id) { return pool_.look(id); }
+  Result<std::optional<EngineSeen>> engine(const std::string& id) { return pool_.engine(id); }
   bool has_engines() { return pool_.has_engines(); }
   struct Space {
     std::int64_t size = 0, free = 0, limit = 0, promised = 0;  // bytes
