@@ -17,6 +17,8 @@ const kube::Resource kStorageClasses{kStorage, "v1", "storageclasses", "StorageC
 const kube::Resource kAttributesClasses{kStorage, "v1", "volumeattributesclasses", "VolumeAttributesClass", false};
 const kube::Resource kCsiNodes{kStorage, "v1", "csinodes", "CSINode", false};
 const kube::Resource kVolumeAttachments{kStorage, "v1", "volumeattachments", "VolumeAttachment", false};
+const kube::Resource kCapacities{kStorage, "v1", "csistoragecapacities", "CSIStorageCapacity", true};
+const kube::Resource kReplicaSets{"apps", "v1", "replicasets", "ReplicaSet", true};
 const kube::Resource kVolumeSnapshots{kSnapshotGroup, "v1", "volumesnapshots", "VolumeSnapshot", true};
 const kube::Resource kSnapshotContents{kSnapshotGroup, "v1", "volumesnapshotcontents", "VolumeSnapshotContent", false};
 const kube::Resource kSnapshotClasses{kSnapshotGroup, "v1", "volumesnapshotclasses", "VolumeSnapshotClass", false};
@@ -42,6 +44,8 @@ kube::Access sidecar_access(const std::string& space) {
   kube::Access out;
   // csi-provisioner
   out.may({"get", "list", "watch", "create", "patch", "delete"}, kPersistentVolumes).may({"get", "list", "watch", "update"}, resources::claims).may(kLook, kStorageClasses).may(kLook, kCsiNodes).may(kLook, resources::nodes);
+  // What each pool has left, for the scheduler; these go with the Deployment, which is found by way of the pod.
+  out.may({"get", "list", "watch", "create", "update", "patch", "delete"}, kCapacities, "", space).may({"get"}, kReplicaSets, "", space);
   // csi-attacher
   out.may({"get", "list", "watch", "patch"}, kVolumeAttachments).may({"patch"}, kVolumeAttachments, "status");
   // csi-resizer

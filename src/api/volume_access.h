@@ -13,7 +13,7 @@ kube::Access pool_access();
 kube::Access driver_access();
 // Leases by which one of several sidecars leads, in the order in which the functions below need them: names that they make of the driver's. Other Leases of their namespace are somebody else's.
 inline constexpr const char* kSidecarLeases[] = {"csi-fairlead-dev", "external-attacher-leader-csi-fairlead-dev", "external-resizer-csi-fairlead-dev", "external-snapshotter-leader-csi-fairlead-dev"};
-// Of the sidecars beside it, csi-provisioner, csi-attacher and csi-resizer, by the roles that these document; without the gates that are off (capacity, data sources of other namespaces) and without Secrets. Leases of `space`.
+// Of the sidecars beside it, csi-provisioner, csi-attacher and csi-resizer, by the roles that these document; without the gates that are off (data sources of other namespaces) and without Secrets. Leases and CSIStorageCapacities of `space`.
 kube::Access sidecar_access(const std::string& space);
 // Of csi-snapshotter, and what csi-provisioner needs for claims that begin with a VolumeSnapshot.
 kube::Access snapshotter_access(const std::string& space);

@@ -36,6 +36,9 @@ TEST(VolumeAccess, SidecarsReadNoSecretsAndHaveLeasesOfTheirOwn) {
     EXPECT_FALSE(one.allows("create", resources::leases, "", "default", "x"));
   }
   EXPECT_TRUE(sidecar_access("ops").allows("update", resources::leases, "", "ops", "external-resizer-csi-fairlead-dev"));
+  const kube::Resource capacities{"storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", true};
+  EXPECT_TRUE(sidecar_access("ops").allows("create", capacities, "", "ops", "x"));
+  EXPECT_FALSE(sidecar_access("ops").allows("create", capacities, "", "default", "x"));
   EXPECT_TRUE(sidecar_access("ops").allows("patch", resources::claims, "status", "any", "x"));
 }
 

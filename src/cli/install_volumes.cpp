@@ -112,7 +112,8 @@ Json controller(const VolumeOptions& options, const std::string& space) {
     for (const char* const one : more) args.push(one);
     containers.push_back(controller_container(name, image, std::move(args)));
   };
-  add("provisioner", options.provisioner_image, {"--feature-gates=Topology=true", "--extra-create-metadata", "--default-fstype=ext4"});
+  add("provisioner", options.provisioner_image, {"--feature-gates=Topology=true", "--extra-create-metadata", "--default-fstype=ext4", "--enable-capacity", "--capacity-ownerref-level=2"});
+  containers.back().set("env", Json::array({field_env("NAMESPACE", "metadata.namespace"), field_env("POD_NAME", "metadata.name")}));
   add("attacher", options.attacher_image, {});
   add("resizer", options.resizer_image, {});
   if (!options.snapshotter_image.empty()) add("snapshotter", options.snapshotter_image, {"--feature-gates=CSIVolumeGroupSnapshot=false"});  // the driver takes none of groups, and has no rights for them
@@ -161,7 +162,7 @@ std::vector<Json> volume_manifests(const VolumeOptions& options, const std::stri
     out.push_back(role(kController, where, kube::role_rules(all, where)));
     out.push_back(binding(kController, where, kController, space));
   }
-  out.push_back(part("storage.k8s.io/v1", "CSIDriver", part_metadata(api::kVolumeDriver, "", kVolumes)).set("spec", Json::object({{"attachRequired", true}, {"podInfoOnMount", false}, {"fsGroupPolicy", "File"}, {"volumeLifecycleModes", list({"Persistent"})}})));
+  out.push_back(part("storage.k8s.io/v1", "CSIDriver", part_metadata(api::kVolumeDriver, "", kVolumes)).set("spec", Json::object({{"attachRequired", true}, {"podInfoOnMount", false}, {"fsGroupPolicy", "File"}, {"storageCapacity", true}, {"volumeLifecycleModes", list({"Persistent"})}})));
   if (options.storage_class) {
     Json one = part("storage.k8s.io/v1", "StorageClass", part_metadata("fairlead", "", kVolumes));
     one.set("provisioner", api::kVolumeDriver).set("volumeBindingMode", "WaitForFirstConsumer").set("allowVolumeExpansion", true).set("reclaimPolicy", "Delete");

@@ -130,6 +130,9 @@ wait_until 120 "the node's pod is ready" ready volumes
 wait_until 120 "the controller's pods are ready" ready volumes-controller
 wait_until 60 'the pool is known' is volumepool "$node" '{.status.nodes[0]}' "$node"
 wait_until 60 'the kubelet knows the driver' is csinode "$node" '{.spec.drivers[0].name} {.spec.drivers[0].topologyKeys[0]}' 'csi.fairlead.dev topology.fairlead.dev/pool'
+# What the scheduler goes by: the pool's room, per class.
+has_capacity() { k -n fairlead-system get csistoragecapacities -o 'jsonpath={range .items[*]}{.storageClassName} {.capacity} {.nodeTopology.matchLabels}{"\n"}{end}' > "$work/capacity" && grep -qE '^[a-z-]+ [0-9]+(Mi|Gi|Ki)? .*topology.fairlead.dev/pool' "$work/capacity"; }
+wait_until 90 'the room of the pool is told to the scheduler' has_capacity
 [ "$(stat -f -c %T "$folder/pool")" = xfs ] || fail 'the pool is not mounted where the node sees it'
 say "the chart's pods run: a pool on the node, and its driver is known"
 
