@@ -178,7 +178,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<storage::EphemeralClaimController>(api, clock));
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
-  runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 64, .claims = true, .events_aside = true}));
+  runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 64, .claims = true, .pools = true, .events_aside = true}));
   runner.add(std::make_unique<placement::NodeLifecycleController>(api, clock));
   auto machines = std::make_unique<fleet::MachineController>(api, host, clock, fleet::MachineControllerOptions{.ranges = ranges});
   const std::string machine_controller = machines->name();

@@ -20,6 +20,7 @@ namespace fairlead::placement {
 struct PlacementOptions {
   int writers = 1;      // writes under way at once, beside bindings; each waits until it is durable
   bool claims = false;  // pods wait for their claims; needs the kinds PersistentVolumeClaim and StorageClass
+  bool pools = false;   // of volumes: pods with claims that are not bound go where there is room for them; needs the kind VolumePool
   bool events_aside = false;  // that pods were placed is told on a thread of its own: the next pods do not wait for it
 };
 

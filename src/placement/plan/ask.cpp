@@ -29,7 +29,7 @@ void append_term(std::string& out, const NodeTerm& term) {
 
 constexpr const char* pool_label = "topology.fairlead.dev/pool";
 
-int refusal_of(const Pod& pod, const Node& node, Reasons& reasons) {
+int refusal_of(const Pod& pod, const Node& node, Reasons& reasons, const std::map<std::string, std::int64_t>& pools) {
   static const Taint cordoned{.key = "node.kubernetes.io/unschedulable", .value = "", .effect = Effect::NoSchedule, .added = std::nullopt};
   if (node.unschedulable && !tolerates(pod, cordoned)) return reasons.number("node(s) were unschedulable");
   if (node.deleting) return reasons.number("node(s) were being deleted");
@@ -40,6 +40,7 @@ int refusal_of(const Pod& pod, const Node& node, Reasons& reasons) {
     const auto reached = node.labels.find(pool_label);
     if (reached == node.labels.end()) return reasons.number(pool.empty() ? "node(s) reached no pool of volumes" : "node(s) had volume node affinity conflict");
     if (!pool.empty() && reached->second != pool) return reasons.number("node(s) had volume node affinity conflict");
+    if (const auto left = pools.find(reached->second); pool.empty() && left != pools.end() && left->second < pod.pool_bytes) return reasons.number("node(s) did not have enough free storage");
   }
   return 0;
 }
@@ -63,10 +64,11 @@ std::string fixed_text(const Pod& pod) {
   for (const Toleration& one : pod.tolerations)
     out.append(one.key).append(one.exists ? "?" : "=").append(one.value).append(std::to_string(one.effect ? static_cast<int>(*one.effect) : -1)).append(";");
   for (const std::string& pool : pod.pools) out.append("\npool ").append(pool);
+  if (pod.pool_bytes > 0) out.append("\nbytes ").append(std::to_string(pod.pool_bytes));
   return out;
 }
 
-Fixed fix(const Board& board, const Pod& pod, Reasons& reasons) {
+Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const std::map<std::string, std::int64_t>& pools) {
   Fixed out;
   const std::size_t count = board.bins().size();
   out.refusal.resize(count);
@@ -76,7 +78,7 @@ Fixed fix(const Board& board, const Pod& pod, Reasons& reasons) {
   out.disliked.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Node& node = *board.bins()[i].node;
-    out.refusal[i] = refusal_of(pod, node, reasons);
+    out.refusal[i] = refusal_of(pod, node, reasons, pools);
     out.selected[i] = selects(pod, node);
     out.tolerated[i] = first_forbidding_taint(pod, node) == nullptr;
     out.preferred[i] = preference(pod, node);

@@ -41,6 +41,7 @@ class Planner {
       budgets_.allowed.push_back(std::max<std::int64_t>(0, budget->allowed));
     }
     for (const Claim* claim : view.claims) claims_[claim->key] = claim;
+    if (view.pools != nullptr) room_ = *view.pools;
   }
 
   Plan run() {
@@ -51,26 +52,24 @@ class Planner {
  private:
   // As the pod is, and where its claims bind it.
   std::string text_of(const Pod& pod) const {
-    const auto pools = pools_of(pod);
-    if (pools.empty()) return fixed_text(pod);
-    Pod bound = pod;
-    bound.pools = pools;
-    return fixed_text(bound);
+    if (pod.claims.empty() || !view_.claims_known) return fixed_text(pod);
+    const Pod bound = bound_by_claims(pod);
+    // What pools have left changes as pods are placed.
+    return fixed_text(bound) + (bound.pool_bytes > 0 ? fmt::format("\nroom {}", taken_) : "");
   }
-  std::vector<std::string> pools_of(const Pod& pod) const {
-    std::vector<std::string> out;
+  Pod bound_by_claims(const Pod& pod) const {
+    Pod out = pod;
     if (!view_.claims_known) return out;
     for (const std::string& name : pod.claims)
-      if (const auto claim = claims_.find({pod.key.space, name}); claim != claims_.end() && (claim->second->wants_pool || !claim->second->pool.empty())) out.push_back(claim->second->pool);
+      if (const auto claim = claims_.find({pod.key.space, name}); claim != claims_.end() && (claim->second->wants_pool || !claim->second->pool.empty())) {
+        out.pools.push_back(claim->second->pool);
+        out.pool_bytes += claim->second->wants_pool ? claim->second->bytes : 0;
+      }
     return out;
   }
   const Fixed& fixed(const Pod& pod) {
     const auto [found, fresh] = fixed_.try_emplace(text_of(pod));
-    if (fresh) {
-      Pod bound = pod;
-      bound.pools = pools_of(pod);
-      found->second = fix(board_, bound, reasons_);
-    }
+    if (fresh) found->second = fix(board_, bound_by_claims(pod), reasons_, room_);
     return found->second;
   }
 
@@ -92,7 +91,8 @@ class Planner {
   }
 
   // A pod goes to its node once its claims are bound; those that wait for it are told the node.
-  bool choose_claims(const Pod& pod, const std::string& node) {
+  bool choose_claims(const Pod& pod, const Node& on) {
+    const std::string& node = on.name;
     bool all_bound = true;
     if (!view_.claims_known) return true;
     for (const std::string& name : pod.claims) {
@@ -100,6 +100,8 @@ class Planner {
       if (claim.bound) continue;
       all_bound = false;
       plan_.claims.push_back({claim.key, node});
+      if (const auto pool = on.labels.find("topology.fairlead.dev/pool"); claim.wants_pool && claim.bytes > 0 && pool != on.labels.end())
+        if (const auto left = room_.find(pool->second); left != room_.end()) left->second -= claim.bytes, ++taken_;
     }
     return all_bound;
   }
@@ -116,7 +118,7 @@ class Planner {
     if (node < 0 || !ask.fits(node)) node = ask.best();
     if (node >= 0) {
       board_.put(index, node);
-      if (choose_claims(pod, board_.bin(node).node->name)) plan_.places.push_back({pod.key, pod.uid, board_.bin(node).node->name});
+      if (choose_claims(pod, *board_.bin(node).node)) plan_.places.push_back({pod.key, pod.uid, board_.bin(node).node->name});
       return;
     }
     std::string why = refusals(ask), preemption;
@@ -198,6 +200,8 @@ class Planner {
   std::vector<Board::PodIndex> queue_;
   Budgets budgets_;
   std::map<kube::ObjectKey, const Claim*> claims_;
+  PoolRoom room_;
+  int taken_ = 0;  // how often some of it was
   std::unordered_map<std::string, Fixed> fixed_;
   std::unordered_map<std::string, Failed> failed_;
   Plan plan_;
@@ -208,7 +212,7 @@ class Planner {
 Plan plan_placement(const View& view) { return Planner(view).run(); }
 
 Plan plan_placement(const Snapshot& snapshot) {
-  View view{.nodes = {}, .pods = {}, .budgets = {}, .claims = {}, .claims_known = snapshot.claims_known, .spaces = &snapshot.spaces};
+  View view{.nodes = {}, .pods = {}, .budgets = {}, .claims = {}, .claims_known = snapshot.claims_known, .spaces = &snapshot.spaces, .pools = &snapshot.pools};
   const auto point = [](const auto& values, auto& into) {
     for (const auto& value : values) into.push_back(&value);
   };

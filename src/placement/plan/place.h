@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which node each waiting pod goes to, and who makes room for it.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 
 namespace fairlead::placement {
 
+// Bytes that may be promised still, by pool of volumes. Of one that is not here nothing is known, and it is taken.
+using PoolRoom = std::map<std::string, std::int64_t>;
+
 struct Snapshot {
   std::vector<Node> nodes;
   std::vector<Pod> pods;  // those on nodes and those that wait; what is finished or not ours is left alone
@@ -16,6 +20,7 @@ struct Snapshot {
   std::vector<Claim> claims = {};
   bool claims_known = false;  // false: pods do not wait for their claims
   Spaces spaces = {};         // labels of namespaces
+  PoolRoom pools = {};
 };
 // The same without copies. What is pointed to must outlive the call.
 struct View {
@@ -25,6 +30,7 @@ struct View {
   std::vector<const Claim*> claims = {};
   bool claims_known = false;
   const Spaces* spaces = nullptr;
+  const PoolRoom* pools = nullptr;
 };
 
 struct Place {

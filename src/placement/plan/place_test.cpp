@@ -190,6 +190,20 @@ TEST(Placement, WaitsForClaims) {
   EXPECT_TRUE(later.places.empty() && later.waits.empty());
 }
 
+TEST(Placement, GoesWhereThePoolHasRoomForItsVolume) {
+  const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]"}), q = pod({"q", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: other}}]"});
+  const kube::ObjectKey home{"default", "home"}, other{"default", "other"};
+  const std::vector<Node> nodes{node("b", "{}", "{topology.fairlead.dev/pool: b}"), node("c", "{}", "{topology.fairlead.dev/pool: c}")};
+  const auto claim = [](const kube::ObjectKey& key, std::int64_t bytes) { return Claim{.key = key, .waits_for_pod = true, .wants_pool = true, .bytes = bytes}; };
+  const auto plan = [&](std::vector<Claim> claims, PoolRoom room) { return plan_placement(Snapshot{.nodes = nodes, .pods = {p, q}, .claims = std::move(claims), .claims_known = true, .pools = std::move(room)}); };
+  EXPECT_THAT(plan({claim(home, 60)}, {{"b", 50}, {"c", 100}}).claims, ElementsAre(ChooseNode{home, "c"}));
+  EXPECT_EQ(where(plan({claim(home, 60)}, {{"b", 50}, {"c", 59}}), "p"), "0/2 nodes are available: 2 node(s) did not have enough free storage.");
+  EXPECT_THAT(plan({claim(home, 60)}, {{"b", 50}}).claims, ElementsAre(ChooseNode{home, "c"})) << "of a pool that does not say it is not known";
+  EXPECT_THAT(plan({claim(home, 60), claim(other, 60)}, {{"b", 100}, {"c", 100}}).claims, testing::UnorderedElementsAre(ChooseNode{home, "b"}, ChooseNode{other, "c"})) << "what the first takes is counted";
+  EXPECT_EQ(where(plan({claim(home, 60), claim(other, 60)}, {{"b", 100}, {"c", 50}}), "q"), "0/2 nodes are available: 2 node(s) did not have enough free storage.");
+  EXPECT_EQ(plan({claim(home, 0)}, {{"b", 0}, {"c", 0}}).claims.size(), 1u) << "it was chosen before, and may be counted";
+}
+
 TEST(Placement, GoesWhereItsVolumeIsReached) {
   const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]"}), q = pod({"q", "1", "1Gi"});
   const kube::ObjectKey home{"default", "home"};

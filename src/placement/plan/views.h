@@ -113,6 +113,7 @@ struct Pod {
   std::string nominated;             // status.nominatedNodeName
   std::vector<std::string> claims;   // names of claims in its namespace
   std::vector<std::string> pools;    // that its node has to reach, by those claims; an empty one: some pool
+  std::int64_t pool_bytes = 0;       // that claims of it will take from a pool once it is placed
   std::set<std::pair<std::string, std::int64_t>> host_ports;  // {protocol, port}
   std::vector<std::string> problems;  // sentences; such a pod waits
 };
@@ -130,6 +131,7 @@ struct Claim {
   bool waits_for_pod = false;  // its class binds when a pod was placed
   std::string pool;            // that its node has to reach (label topology.fairlead.dev/pool); empty: any node will do
   bool wants_pool = false;     // it is not bound yet, and will be in some pool
+  std::int64_t bytes = 0;      // that it will take there; 0: a node was chosen for it already
   bool deleting = false;
   friend bool operator==(const Claim&, const Claim&) = default;
 };
