@@ -140,7 +140,6 @@ void check_claim(const Json& object, FieldErrors& errors) {
   else if (!size || size->value() <= 0) errors.invalid("spec.resources[storage]", *storage, "must be greater than zero");
   const std::string& mode = spec["volumeMode"].string();
   if (mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
-  if (mode == "Block") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
   // A copy of another claim's volume, or what a Snapshot of this project holds; a site without CSI's snapshot controller has no VolumeSnapshots.
   for (const char* field : {"dataSource", "dataSourceRef"}) {
     if (!spec.has(field)) continue;

@@ -243,7 +243,8 @@ void check_volume_object(const Json& volume, FieldErrors& errors) {
   else if (!csi && spec["hostPath"]["path"].string().empty()) errors.required("spec.hostPath.path");
   if (const std::string& policy = spec["persistentVolumeReclaimPolicy"].string(); policy != "Delete" && policy != "Retain")
     errors.unsupported_value("spec.persistentVolumeReclaimPolicy", policy, {"Delete", "Retain"});
-  if (spec["volumeMode"].string() != "Filesystem") errors.not_supported_here("spec.volumeMode", "use Filesystem");
+  if (const std::string& mode = spec["volumeMode"].string(); mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
+  else if (mode == "Block" && !csi) errors.not_supported_here("spec.volumeMode", "directories are no block devices: use Filesystem");
   if (spec.has("nodeAffinity") && !csi) errors.not_supported_here("spec.nodeAffinity", "directories are the same on every node");
 }
 

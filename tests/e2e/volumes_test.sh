@@ -217,6 +217,64 @@ run delete pvc back -n default > /dev/null
 until_true 30 'a retained volume is free again' phase_is volume back Available
 note 'deleted with the claim; a retained one stays'
 
+# --- a block device, without a file system
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: raw, namespace: default}
+spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+YAML
+# raw_pod NAME NODE READONLY COMMAND
+raw_pod() { apply << YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: default}
+spec:
+  nodeSelector: {kubernetes.io/hostname: $2}
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: busybox:1
+    command: [sh, -c, "$4"]
+    volumeDevices: [{name: v, devicePath: /dev/xvda}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: raw, readOnly: $3}}]
+YAML
+}
+inside() { run exec "$1" -n default -- sh -c "$2"; }
+raw_pod raw-writer m0 false 'echo raw-data > /tmp/x && dd if=/tmp/x of=/dev/xvda conv=fsync 2> /dev/null && echo written; sleep 3600'
+until_true 60 'a pod writes to its block device' bash -c "'$fairlead' logs raw-writer -n default | grep -qx written"
+raw=$(field pvc raw "o['spec']['volumeName']")
+[ "$(field pv "$raw" "o['spec']['volumeMode'], 'fsType' in o['spec']['csi']")" = 'Block False' ] || fail 'the PersistentVolume of a block device'
+[ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((1 << 30)) ] || fail 'the size of the device'
+# Another loop device: the container may have its own alone, whatever files it makes.
+pool_device=$(basename "$(dirname "$(dirname "$(grep -lF "$FAIRLEAD_STATE_DIR/pool.img" /sys/block/loop*/loop/backing_file | head -n 1)")")")
+if inside raw-writer "mknod /tmp/other b 7 ${pool_device#loop} && head -c 4096 /tmp/other" > "$work/out" 2>&1; then fail 'a container reads the device of the whole pool'; fi
+grep -q 'Operation not permitted' "$work/out" || { cat "$work/out"; fail 'another device is refused by name'; }
+run get pvc raw -o json | python3 -c "
+import json, sys
+claim = json.load(sys.stdin)
+print(json.dumps({'apiVersion': 'v1', 'kind': claim['kind'], 'metadata': {'name': 'raw', 'namespace': 'default'}, 'spec': {**claim['spec'], 'resources': {'requests': {'storage': '2Gi'}}}}))" > "$work/claim.json"
+run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail 'grow the block device'; }
+raw_has_grown() { [ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((2 << 30)) ]; }
+until_true 60 'the device in the pod has grown' raw_has_grown
+# Its number is nobody else's as long as its container lives, whoever takes the attachment away.
+device=$(field volume "$raw" "o['status']['device']")
+attachment=$(field attachment "$raw.m0" "o['metadata']['uid']")
+run volume detach "$raw" m0 --timeout 2 > "$work/out" 2>&1 || true
+[ "$(field attachment "$raw.m0" "o['metadata']['uid'] == '$attachment', o['status']['phase']")" = 'True Detaching' ] || fail "a device is taken from under its container: $(run get attachment "$raw.m0" -o json)"
+[ "$(inside raw-writer 'head -c 8 /dev/xvda')" = raw-data ] || fail 'the device went under its container'
+grep -qF "$raw." "/sys/block/${device#/dev/}/loop/backing_file" || fail "$device is somebody else's"
+run delete pod raw-writer -n default > /dev/null
+raw_pod raw-reader m1 true 'head -c 8 /dev/xvda; echo; echo spoilt > /tmp/x; dd if=/tmp/x of=/dev/xvda conv=fsync && echo written; sleep 3600'
+until_true 60 'the next pod, on another node, reads what was written' bash -c "'$fairlead' logs raw-reader -n default | grep -qx raw-data"
+until_true 20 'and does not write where it is to read' bash -c "'$fairlead' logs raw-reader -n default | grep -q 'Operation not permitted'"
+[ "$(inside raw-reader 'head -c 8 /dev/xvda')" = raw-data ] || fail 'a read-only device was written to'
+run delete pod raw-reader -n default > /dev/null
+run delete pvc raw -n default > /dev/null
+until_true 60 'the block volume goes with its claim' gone volume "$raw"
+note 'a block device: written, grown in the pod, read-only on another node, and no other device'
+
 # --- refused
 apply << 'YAML'
 apiVersion: v1

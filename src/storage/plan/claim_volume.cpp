@@ -31,7 +31,6 @@ std::int64_t bytes_of(const Json& quantity) {
 std::string against(const Json& claim, const Json& storage_class) {
   for (const Json& mode : claim["spec"]["accessModes"].items())
     if (mode.string() != "ReadWriteOnce") return fmt::format("access mode {}: one node at a time has a volume of {}; ask for ReadWriteOnce, or for a class of shared directories", mode.string(), api::kVolumeDriver);
-  if (claim["spec"]["volumeMode"].string() == "Block") return "volumeMode Block: ask for Filesystem";
   const Json& parameters = storage_class["parameters"];
   for (const auto& [key, value] : parameters.members()) {
     if (key == kFileSystem) {
@@ -55,17 +54,19 @@ std::string against(const Json& claim, const Json& storage_class) {
 
 Json persistent_for(const Json& claim, const Json& storage_class, const Json& volume) {
   const std::string name = volume_name_for(claim), pool = volume["spec"]["pool"].string();
-  Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"fsType", storage_class["parameters"][kFileSystem].string_or("ext4")}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  const std::string mode = claim["spec"]["volumeMode"].string_or("Filesystem");
+  Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  if (mode != "Block") csi.set("fsType", storage_class["parameters"][kFileSystem].string_or("ext4"));
   const Json reaches = Json::object({{"required", Json::object({{"nodeSelectorTerms", Json::array({Json::object({{"matchExpressions", Json::array({Json::object({{"key", api::kPoolLabel}, {"operator", "In"}, {"values", Json::array({Json(pool)})}})})}})})}})}});
   Json spec = Json::object({{"capacity", Json::object({{"storage", api::print_volume_size(volume["status"]["sizeBytes"].integer())}})},
                             {"accessModes", claim["spec"]["accessModes"]},
                             {"claimRef", Json::object({{"kind", "PersistentVolumeClaim"}, {"namespace", kube::space_of(claim)}, {"name", kube::name_of(claim)}, {"uid", kube::uid_of(claim)}, {"apiVersion", "v1"}, {"resourceVersion", kube::version_of(claim)}})},
                             {"persistentVolumeReclaimPolicy", storage_class["reclaimPolicy"].string_or("Delete")},
                             {"storageClassName", kube::name_of(storage_class)},
-                            {"volumeMode", "Filesystem"},
+                            {"volumeMode", mode},
                             {"csi", std::move(csi)},
                             {"nodeAffinity", reaches}});
-  if (storage_class["mountOptions"].is_array()) spec.set("mountOptions", storage_class["mountOptions"]);
+  if (mode != "Block" && storage_class["mountOptions"].is_array()) spec.set("mountOptions", storage_class["mountOptions"]);
   return Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", Json::object({{"name", name}, {"annotations", Json::object({{"pv.kubernetes.io/provisioned-by", api::kVolumeDriver}})}, {"finalizers", Json::array({Json("kubernetes.io/pv-protection")})}})}, {"spec", std::move(spec)}});
 }
 

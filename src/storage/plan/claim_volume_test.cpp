@@ -56,6 +56,16 @@ TEST(ClaimVolume, FromTheClaimToItsVolume) {
   EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
 }
 
+TEST(ClaimVolume, ABlockDeviceHasNoFileSystem) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"xfs"},"mountOptions":["noatime"]})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  seen.claim.child("spec").set("volumeMode", "Block");
+  seen.volume = made(next_for_claim(seen, now).object, "Available");
+  seen.volume = next_for_claim(seen, now).object;
+  const Json spec = next_for_claim(seen, now).object["spec"];
+  EXPECT_EQ(spec["volumeMode"].string(), "Block");
+  EXPECT_FALSE(spec["csi"].has("fsType") || spec.has("mountOptions"));
+}
+
 TEST(ClaimVolume, HasTheLimitsOfItsClass) {
   ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"class":"local-managed","iops":"3000","throughput":"125"}})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
   EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("has no class local-managed"));
@@ -91,9 +101,6 @@ TEST(ClaimVolume, WhatCannotBeIsTold) {
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"gold"}})")), HasSubstr("there is no \"gold\""));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"iops":"3000"}})")), HasSubstr("it is of class local-managed"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"local-managed","iops":"few"}})")), HasSubstr("parameter iops"));
-  Json block = a_claim();
-  block.child("spec").set("volumeMode", "Block");
-  EXPECT_THAT(told(block, a_class()), HasSubstr("Filesystem"));
   Json other = a_class();
   other.set("provisioner", "ebs.csi.aws.com");
   EXPECT_EQ(told(a_claim(), other), "") << "another's";
