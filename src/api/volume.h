@@ -25,6 +25,7 @@ inline constexpr const char* kAdoptNote = "fairlead.dev/adopt";                 
 inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: which pool it reaches
 inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
 inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
+inline constexpr const char* kForPod = "fairlead.dev/for-pod";                   // annotation of an Attachment: uid of the pod that has the volume alone (ReadWriteOncePod)
 inline constexpr const char* kVolumeKeySpace = "fairlead-volume-keys";           // namespace of the Secrets that open encrypted volumes: data vN is version N, 32 bytes, and the highest closes
 inline constexpr const char* kServiceKey = "service";                            // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
 inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
@@ -55,8 +56,9 @@ std::string print_volume_size(std::int64_t bytes);  // "10Gi": as it is written 
 
 // Objects to be created, with their finalizer.
 kube::Json new_volume(const std::string& name, const VolumeSpec& spec);
+bool is_read_only(const kube::Json& persistent);  // a PersistentVolume of the driver: it says so, or all that it allows is ReadOnlyMany
 kube::Json new_snapshot(const std::string& name, const std::string& volume, const std::string& pool);
-kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only);
+kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only, bool replay_log = false);
 std::string attachment_name(std::string_view volume, std::string_view node);  // one for each two
 
 bool is_volume_name(std::string_view name);       // 1 to 63 of a-z 0-9 -, beginning and ending with none of -

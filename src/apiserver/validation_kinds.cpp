@@ -134,6 +134,8 @@ void check_claim(const Json& object, FieldErrors& errors) {
     if (text != "ReadWriteOnce" && text != "ReadOnlyMany" && text != "ReadWriteMany" && text != "ReadWriteOncePod")
       errors.unsupported_value("spec.accessModes", mode, {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"});
   }
+  if (const auto& modes = spec["accessModes"].items(); modes.size() > 1 && std::any_of(modes.begin(), modes.end(), [](const Json& one) { return one.string() == "ReadWriteOncePod"; }))
+    errors.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
   const Json* storage = spec["resources"]["requests"].find("storage");
   const auto size = storage ? kube::Quantity::from_json(*storage) : Result<kube::Quantity>(fail(Code::Invalid, ""));
   if (!storage) errors.required("spec.resources[storage]");

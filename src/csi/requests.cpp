@@ -48,10 +48,10 @@ Status check_capability(const wire::VolumeCapability& capability) {
     case Mode::SINGLE_NODE_WRITER:
     case Mode::SINGLE_NODE_READER_ONLY:
     case Mode::SINGLE_NODE_SINGLE_WRITER:
-    case Mode::SINGLE_NODE_MULTI_WRITER: break;
-    case Mode::MULTI_NODE_READER_ONLY:
+    case Mode::SINGLE_NODE_MULTI_WRITER:
+    case Mode::MULTI_NODE_READER_ONLY: break;
     case Mode::MULTI_NODE_SINGLE_WRITER:
-    case Mode::MULTI_NODE_MULTI_WRITER: return invalid("volume_capability: one node at a time has a volume of this driver: give each node a clone (dataSource), or use a shared file system");
+    case Mode::MULTI_NODE_MULTI_WRITER: return invalid("volume_capability: one node at a time has a volume of this driver, or several that all read it (MULTI_NODE_READER_ONLY): give each node a clone (dataSource), or use a shared file system");
     default: return invalid("volume_capability: access_mode is missing");
   }
   if (capability.has_mount()) {
@@ -65,7 +65,11 @@ Status check_capability(const wire::VolumeCapability& capability) {
 
 bool same_kind(const wire::VolumeCapability& a, const wire::VolumeCapability& b) { return a.has_block() == b.has_block(); }
 bool is_single_pod(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::SINGLE_NODE_SINGLE_WRITER; }
-bool is_read_only(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::SINGLE_NODE_READER_ONLY; }
+bool is_read_only(const wire::VolumeCapability& capability) {
+  const auto mode = capability.access_mode().mode();
+  return mode == wire::VolumeCapability::AccessMode::SINGLE_NODE_READER_ONLY || mode == wire::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY;
+}
+bool is_for_many(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY; }
 
 Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::int64_t& size) {
   const std::int64_t required = range == nullptr ? 0 : range->required_bytes(), limit = range == nullptr ? 0 : range->limit_bytes();

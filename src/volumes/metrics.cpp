@@ -11,7 +11,7 @@ std::string print_pool_metrics(VolumePool& pool, const std::string& name) {
   std::int64_t volumes = 0, snapshots = 0, attached = 0;
   for (const auto& [id, entry] : pool.entries()) {
     (entry.snapshot ? snapshots : volumes) += 1;
-    attached += entry.node.empty() ? 0 : 1;
+    attached += static_cast<decltype(attached)>(entry.nodes.size());
   }
   gauge("pool_volumes", "Volumes in the pool.", volumes);
   gauge("pool_snapshots", "Snapshots in the pool.", snapshots);

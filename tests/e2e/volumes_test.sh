@@ -173,6 +173,23 @@ pod of-data m1 'cat /data/file; echo mine > /data/file; sync; sleep 3600' of-dat
 until_true 60 'the claim of a claim holds what that holds' bash -c "'$fairlead' logs of-data -n default | grep -qx second"
 [ "$(run exec reader -n default -- cat /data/file)" = second ] || fail 'what a copy writes is seen in what it was made of'
 drop_copy of-data
+# A copy that pods of several nodes read at once: what was synced before the snapshot is there, though its log was never replayed, and nobody writes.
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: library, namespace: default}
+spec: {accessModes: [ReadOnlyMany], storageClassName: fast, resources: {requests: {storage: 2Gi}}, dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}}
+YAML
+for reader in a:m0 b:m0 c:m1; do pod "reads-${reader%:*}" "${reader#*:}" 'cat /data/file; echo mine > /data/file; sleep 3600' library; done
+for reader in a b c; do
+  until_true 60 "pod $reader reads what many read" bash -c "'$fairlead' logs reads-$reader -n default | grep -qx first"
+  until_true 10 "and does not write" bash -c "'$fairlead' logs reads-$reader -n default | grep -q 'Read-only file system'"
+done
+[ "$(field volume "$(field pvc library "o['spec']['volumeName']")" "o['status']['node']")" = 'm0, m1' ] || fail 'two nodes have what many read'
+library=$(field pvc library "o['spec']['volumeName']")
+run delete pod reads-a reads-b reads-c -n default > /dev/null
+run delete pvc library -n default > /dev/null
+until_true 60 'what many read goes' gone volume "$library"
 apply <<< '{apiVersion: v1, kind: Namespace, metadata: {name: strangers}}'
 copy stolen strangers 'dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}'
 apply << 'YAML'
@@ -202,7 +219,7 @@ own=$(field pvc short-cache "o['spec']['volumeName']")
 run delete pod short -n default > /dev/null
 until_true 60 'its claim goes with it' gone pvc short-cache
 until_true 60 'so does the volume' gone volume "$own"
-note 'claims begin with a snapshot or another claim of their namespace; one lives and dies with its pod'
+note 'claims begin with a snapshot or another claim of their namespace; pods of two nodes read one; one lives and dies with its pod'
 
 # --- it goes with its claim, and not before its pod
 run delete pvc data -n default --no-wait > /dev/null 2>&1 || run delete pvc data -n default > /dev/null 2>&1 || true
@@ -222,7 +239,7 @@ apply << 'YAML'
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: raw, namespace: default}
-spec: {accessModes: [ReadWriteOnce], volumeMode: Block, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+spec: {accessModes: [ReadWriteOncePod], volumeMode: Block, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
 YAML
 # raw_pod NAME NODE READONLY COMMAND
 raw_pod() { apply << YAML
@@ -247,6 +264,11 @@ until_true 60 'a pod writes to its block device' bash -c "'$fairlead' logs raw-w
 raw=$(field pvc raw "o['spec']['volumeName']")
 [ "$(field pv "$raw" "o['spec']['volumeMode'], 'fsType' in o['spec']['csi']")" = 'Block False' ] || fail 'the PersistentVolume of a block device'
 [ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((1 << 30)) ] || fail 'the size of the device'
+if inside raw-writer 'ls -l /proc/1/fd' | grep -q loop; then fail 'the container has the descriptor that its monitor holds'; fi
+raw_pod raw-second m0 false 'echo in; sleep 3600'
+until_true 30 'a second pod is told that it waits' bash -c "'$fairlead' get events -n default -o json | grep -q 'uses the ReadWriteOncePod access mode and is already in use by pod'"
+! phase_is pod raw-second Running || fail 'two pods have a volume of ReadWriteOncePod'
+run delete pod raw-second -n default > /dev/null
 # Another loop device: the container may have its own alone, whatever files it makes.
 pool_device=$(basename "$(dirname "$(dirname "$(grep -lF "$FAIRLEAD_STATE_DIR/pool.img" /sys/block/loop*/loop/backing_file | head -n 1)")")")
 if inside raw-writer "mknod /tmp/other b 7 ${pool_device#loop} && head -c 4096 /tmp/other" > "$work/out" 2>&1; then fail 'a container reads the device of the whole pool'; fi

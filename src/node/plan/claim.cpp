@@ -87,7 +87,7 @@ Result<ClaimPlace> place_of_claim(const Json& claim, const Json& volume, const J
     return fail(Code::Invalid, fmt::format("persistentvolume \"{}\" is not on node \"{}\": its nodeAffinity does not hold there", name, kube::name_of(node)));
   if (const Json& csi = spec["csi"]; csi.is_object()) {
     if (csi["driver"].string() != api::kVolumeDriver) return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of the driver {}: this node mounts those of {}", name, csi["driver"].string(), api::kVolumeDriver));
-    ClaimPlace out{.path = {}, .type = {}, .local = true, .volume = csi["volumeHandle"].string(), .file_system = csi["fsType"].string(), .mount_options = {}, .read_only = csi["readOnly"].boolean(), .block = block};
+    ClaimPlace out{.path = {}, .type = {}, .local = true, .volume = csi["volumeHandle"].string(), .file_system = csi["fsType"].string(), .mount_options = {}, .read_only = api::is_read_only(volume), .block = block};
     if (!api::is_volume_name(out.volume)) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": \"{}\" is no volume", name, out.volume.substr(0, 80)));
     if (!out.file_system.empty() && out.file_system != "ext4" && out.file_system != "xfs") return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": fsType {}: ext4 and xfs are mounted", name, out.file_system));
     for (const Json& one : spec["mountOptions"].items()) {

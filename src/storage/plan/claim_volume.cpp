@@ -29,8 +29,12 @@ std::int64_t bytes_of(const Json& quantity) {
 
 // Why no volume can be made for it; empty: one can.
 std::string against(const Json& claim, const Json& storage_class) {
-  for (const Json& mode : claim["spec"]["accessModes"].items())
-    if (mode.string() != "ReadWriteOnce") return fmt::format("access mode {}: one node at a time has a volume of {}; ask for ReadWriteOnce, or for a class of shared directories", mode.string(), api::kVolumeDriver);
+  const auto& modes = claim["spec"]["accessModes"].items();
+  for (const Json& mode : modes) {
+    if (mode.string() != "ReadWriteOnce" && mode.string() != "ReadOnlyMany" && mode.string() != "ReadWriteOncePod") return fmt::format("access mode {}: one node at a time has a volume of {}, or several that all read it; ask for ReadWriteOnce or ReadOnlyMany, or for a class of shared directories", mode.string(), api::kVolumeDriver);
+    if (mode != modes.front()) return "accessModes: one of ReadWriteOnce, ReadWriteOncePod and ReadOnlyMany is expected: who reads beside others has a volume of which nobody writes";
+  }
+  if (!modes.empty() && modes.front().string() == "ReadOnlyMany" && source_of(claim).kind == ClaimSource::Kind::None) return "access mode ReadOnlyMany: an empty volume that nobody writes is of no use: say what it is to be a copy of (dataSource: another claim, or a Snapshot)";
   const Json& parameters = storage_class["parameters"];
   for (const auto& [key, value] : parameters.members()) {
     if (key == kFileSystem) {
@@ -56,6 +60,7 @@ Json persistent_for(const Json& claim, const Json& storage_class, const Json& vo
   const std::string name = volume_name_for(claim), pool = volume["spec"]["pool"].string();
   const std::string mode = claim["spec"]["volumeMode"].string_or("Filesystem");
   Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  if (claim["spec"]["accessModes"].items().size() > 0 && claim["spec"]["accessModes"].items().front().string() == "ReadOnlyMany") csi.set("readOnly", true);
   if (mode != "Block") csi.set("fsType", storage_class["parameters"][kFileSystem].string_or("ext4"));
   const Json reaches = Json::object({{"required", Json::object({{"nodeSelectorTerms", Json::array({Json::object({{"matchExpressions", Json::array({Json::object({{"key", api::kPoolLabel}, {"operator", "In"}, {"values", Json::array({Json(pool)})}})})}})})}})}});
   Json spec = Json::object({{"capacity", Json::object({{"storage", api::print_volume_size(volume["status"]["sizeBytes"].integer())}})},

@@ -94,6 +94,11 @@ TEST(ClaimVolume, WaitsForItsPodAndGoesWhereThatIs) {
 TEST(ClaimVolume, WhatCannotBeIsTold) {
   const auto told = [](const Json& claim, const Json& of) { return next_for_claim({.claim = claim, .storage_class = of, .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}}, now).message; };
   EXPECT_THAT(told(a_claim("1Gi", "ReadWriteMany"), a_class()), HasSubstr("one node at a time"));
+  EXPECT_THAT(told(a_claim("1Gi", "ReadOnlyMany"), a_class()), HasSubstr("say what it is to be a copy of"));
+  Json two = a_claim();
+  two.child("spec").child("accessModes").push("ReadOnlyMany");
+  EXPECT_THAT(told(two, a_class()), HasSubstr("one of ReadWriteOnce, ReadWriteOncePod and ReadOnlyMany"));
+  EXPECT_EQ(told(a_claim("1Gi", "ReadWriteOncePod"), a_class()), "");
   EXPECT_THAT(told(a_claim("20Gi"), a_class()), HasSubstr("a has 9 GiB left"));
   EXPECT_THAT(told(a_claim("99Ti"), a_class()), HasSubstr("the most that a volume has"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"fsType":"xfs"}})")), HasSubstr("there is no parameter \"fsType\""));
@@ -141,6 +146,15 @@ TEST(ClaimVolume, BeginsWithASnapshotOfItsNamespaceAlone) {
     seen.claim.child("spec").child("resources").child("requests").set("storage", "1Gi");
     EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("what it is to be a copy of has 2 GiB"));
   }
+}
+
+TEST(ClaimVolume, WhatManyReadIsReadOnly) {
+  ClaimSeen seen{.claim = from(a_claim("3Gi", "ReadOnlyMany"), "dataSourceRef", "fairlead.dev", "Snapshot", "then"), .storage_class = a_class(), .pools = {a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}, .source_claim = {}, .source = the_snapshot("team")};
+  seen.volume = made(next_for_claim(seen, now).object, "Available");
+  seen.volume = next_for_claim(seen, now).object;
+  const Json persistent = next_for_claim(seen, now).object;
+  EXPECT_TRUE(persistent["spec"]["csi"]["readOnly"].boolean());
+  EXPECT_TRUE(api::is_read_only(persistent));
 }
 
 TEST(ClaimVolume, BeginsWithAnotherClaimsVolume) {
