@@ -310,6 +310,31 @@ Result<std::int64_t> parse_throughput(const Json& value) {
   return out;
 }
 
+Result<VolumeChange> read_volume_change(const std::map<std::string, std::string>& parameters, std::string_view klass) {
+  VolumeChange out;
+  for (const auto& [key, value] : parameters) {
+    if (key == "iops" || key == "throughput") {
+      auto limit = key == "iops" ? parse_iops(Json(value)) : parse_throughput(Json(value));
+      if (!limit) return std::unexpected(std::move(limit.error()));
+      (key == "iops" ? out.iops : out.throughput) = *limit;
+      continue;
+    }
+    const std::size_t at = value.find('=');
+    if (!key.starts_with("tagSpecification_")) return fail(Code::Invalid, fmt::format("there is no \"{}\"; iops, throughput and tagSpecification_N (KEY=VALUE) are what there is", key.substr(0, 60)));
+    if (at == std::string::npos || at == 0 || value.size() - at > 257) return fail(Code::Invalid, fmt::format("{}: KEY=VALUE is expected", key));
+    out.tags[value.substr(0, at)] = value.substr(at + 1);
+  }
+  if (out.tags.size() > 40) return fail(Code::Invalid, "40 tags at most");
+  if (klass == kLocalFast && (out.iops.value_or(0) > 0 || out.throughput.value_or(0) > 0)) return fail(Code::Invalid, fmt::format("class {} limits nothing: iops and throughput are of class {}", kLocalFast, kLocalManaged));
+  return out;
+}
+
+void apply(const VolumeChange& change, Json& volume) {
+  if (change.iops) volume.child("spec").set("iops", *change.iops);
+  if (change.throughput) volume.child("spec").set("throughput", print_volume_size(*change.throughput));
+  for (const auto& [key, value] : change.tags) volume.child("spec").child("tags").set(key, value);
+}
+
 Result<VolumeSpec> read_volume(const Json& object) {
   const Json& spec = object["spec"];
   VolumeSpec out{.pool = spec["pool"].string(), .klass = spec["class"].string_or(kLocalFast), .size = 0, .from_volume = spec["source"]["volume"].string(), .from_snapshot = spec["source"]["snapshot"].string()};

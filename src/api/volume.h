@@ -2,6 +2,7 @@
 // Volumes, Snapshots, Attachments and VolumePools (fairlead.dev/v1alpha1) as values: what is asked of a pool's daemon, and what it tells of it. Pure; docs/design/070-volume-objects.md.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,14 @@ Result<std::int64_t> parse_volume_size(const kube::Json& value);
 Result<std::int64_t> parse_iops(const kube::Json& value);
 // Bytes a second from MiB a second, as EBS counts (125), or a quantity with its unit ("125Mi"): none, or kLeastThroughput at least. Invalid.
 Result<std::int64_t> parse_throughput(const kube::Json& value);
+// What can change of a volume: of a VolumeAttributesClass, and of CSI's mutable parameters. Of class `klass`. iops, throughput (MiB a second) and tagSpecification_N: "KEY=VALUE". Invalid: names the parameter.
+struct VolumeChange {
+  std::optional<std::int64_t> iops, throughput;   // throughput: bytes a second; nothing: it stays as it is
+  std::map<std::string, std::string> tags;        // beside those that are there
+  bool empty() const { return !iops && !throughput && tags.empty(); }
+};
+Result<VolumeChange> read_volume_change(const std::map<std::string, std::string>& parameters, std::string_view klass);
+void apply(const VolumeChange& change, kube::Json& volume);
 inline constexpr std::int64_t kLeastIops = 100, kMostIops = 10'000'000, kLeastThroughput = 1 << 20, kMostThroughput = std::int64_t{1} << 40;  // less would let the kernel take a waiting request for a hung one
 bool is_volume_class(std::string_view name);
 bool limits_in_force(const kube::Json& volume);  // those that its spec asks for, by what its pool says

@@ -257,7 +257,11 @@ Result<kube::Next> ClaimController::bind(Json claim) {
     if (!written) return std::unexpected(std::move(written.error()));
   }
   const Json capacity = Json::object({{"storage", (*volume)["spec"]["capacity"]["storage"]}});
-  const Json status = Json::object({{"phase", "Bound"}, {"accessModes", (*volume)["spec"]["accessModes"]}, {"capacity", capacity}});
+  Json status = Json::object({{"phase", "Bound"}, {"accessModes", (*volume)["spec"]["accessModes"]}, {"capacity", capacity}});
+  // Whose attributes the volume has is the volume's to say; what is under way with them, who changes it tells.
+  const std::string& attributes = (*volume)["spec"]["volumeAttributesClassName"].string();
+  if (!attributes.empty()) status.set("currentVolumeAttributesClassName", attributes);
+  if (const Json& change = claim["status"]["modifyVolumeStatus"]; change.is_object() && change["targetVolumeAttributesClassName"].string() != attributes) status.set("modifyVolumeStatus", change);
   if (claim["status"] == status) return kube::Next{};
   claim.set("status", status);
   auto written = api_.update_status(kube::resources::claims, claim);

@@ -203,7 +203,11 @@ void check_claim_change(const Json& old, const Json& next, FieldErrors& errors) 
     errors.forbidden("spec.resources.requests.storage", "field can not be less than previous value");
   if (!storage.is_null()) allowed.child("resources").child("requests").set("storage", storage);
   if (old["spec"]["volumeName"].is_null() && next["spec"].has("volumeName")) allowed.set("volumeName", next["spec"]["volumeName"]);
-  if (!(allowed == next["spec"])) errors.forbidden("spec", "spec is immutable after creation except resources.requests for bound claims");
+  const std::string &old_class = old["spec"]["volumeAttributesClassName"].string(), &new_class = next["spec"]["volumeAttributesClassName"].string();
+  if (next["spec"].has("volumeAttributesClassName")) allowed.set("volumeAttributesClassName", next["spec"]["volumeAttributesClassName"]);
+  else allowed.erase("volumeAttributesClassName");
+  if (!old_class.empty() && new_class.empty()) errors.forbidden("spec.volumeAttributesClassName", next["spec"].has("volumeAttributesClassName") ? "update from non-nil value to an empty string is forbidden" : "update from non-nil value to nil is forbidden");
+  if (!(allowed == next["spec"])) errors.forbidden("spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims");
 }
 
 }  // namespace

@@ -506,9 +506,7 @@ Status ControllerService::ControllerModifyVolume(Context*, const wire::Controlle
   const auto turn = busy_.take(request->volume_id());
   if (!turn) return busy(request->volume_id());
   auto status = change(request->volume_id(), [&](Json& object) -> Status {
-    if (wanted.iops) object.child("spec").set("iops", *wanted.iops);
-    if (wanted.throughput) object.child("spec").set("throughput", api::print_volume_size(*wanted.throughput));
-    for (const auto& [key, value] : wanted.tags) object.child("spec").child("tags").set(key, value);
+    api::apply({.iops = wanted.iops, .throughput = wanted.throughput, .tags = wanted.tags}, object);
     return Status::OK;
   }, volume);
   if (!status.ok() || (!wanted.iops && !wanted.throughput)) return status;

@@ -128,18 +128,12 @@ Status read_parameters(const Map& parameters, Parameters& out) {
 }
 
 Status read_mutable(const Map& parameters, Parameters& out) {
-  std::map<std::string, std::string>& tags = out.tags;
-  std::string wrong;
-  for (const auto& [key, value] : parameters) {
-    if (read_limit(key, value, out, wrong)) continue;
-    const std::size_t at = value.find('=');
-    if (!key.starts_with("tagSpecification_")) return invalid(fmt::format("mutable_parameters: there is no \"{}\"; iops, throughput and tagSpecification_N (KEY=VALUE) are what there is", key.substr(0, 60)));
-    if (at == std::string::npos || at == 0 || value.size() - at > 257) return invalid(fmt::format("mutable_parameters: {}: KEY=VALUE is expected", key));
-    tags[value.substr(0, at)] = value.substr(at + 1);
-  }
-  if (tags.size() > 40) return invalid("mutable_parameters: 40 tags at most");
-  if (!wrong.empty()) return invalid("mutable_parameters: " + wrong);
-  return limits_fit(out, "mutable_parameters");
+  auto read = api::read_volume_change({parameters.begin(), parameters.end()}, out.klass);
+  if (!read) return invalid("mutable_parameters: " + read.error().message);
+  if (read->iops) out.iops = read->iops;
+  if (read->throughput) out.throughput = read->throughput;
+  for (auto& [key, value] : read->tags) out.tags[key] = std::move(value);
+  return out.tags.size() > 40 ? invalid("mutable_parameters: 40 tags at most") : Status::OK;
 }
 
 Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed) {

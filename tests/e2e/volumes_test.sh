@@ -15,6 +15,15 @@ apply() { run apply -f - > "$work/out" 2>&1 || { cat "$work/out"; fail "apply"; 
 phase_is() { [ "$(run get "$1" "$2" -o json 2> /dev/null | python3 -c "import json,sys; print(json.load(sys.stdin)['status'].get('phase',''))")" = "$3" ]; }
 field() { run get "$1" "$2" -o json | python3 -c "import json,sys; o=json.load(sys.stdin); print($3)"; }
 gone() { ! run get "$1" "$2" > /dev/null 2>&1; }
+change_claim() { # NAME, and what is done to its `spec`
+  run get pvc "$1" -o json | python3 -c "
+import json, sys
+claim = json.load(sys.stdin)
+spec = claim['spec']
+$2
+print(json.dumps({'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim', 'metadata': {'name': '$1', 'namespace': 'default'}, 'spec': spec}))" > "$work/claim.json"
+  run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail "change claim $1"; }
+}
 says() { run get "$1" "$2" -o json 2> /dev/null | grep -qF -- "$3"; }
 
 printf '%s\n' "$(cat << 'YAML'
@@ -77,16 +86,7 @@ note "a claim is a volume, attached, formatted and mounted: $(awk '{print $2}' "
 says node m0 '"topology.fairlead.dev/pool"' || fail 'the node has no topology'
 
 # --- it grows while the pod runs
-run get pvc data -o json | sed 's/"storage": *"1Gi"/"storage": "2Gi"/' > "$work/claim.json"
-python3 - "$work/claim.json" << 'PY'
-import json, sys
-claim = json.load(open(sys.argv[1]))
-claim['spec']['resources']['requests']['storage'] = '2Gi'
-for key in ('status',): claim.pop(key, None)
-for key in ('managedFields', 'resourceVersion', 'uid', 'creationTimestamp'): claim['metadata'].pop(key, None)
-json.dump(claim, open(sys.argv[1], 'w'))
-PY
-run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail 'grow the claim'; }
+change_claim data "spec['resources']['requests']['storage'] = '2Gi'"
 grown() { [ "$(run exec writer -n default -- sh -c 'df -k /data | tail -n 1' | awk '{print $2}')" -gt 1900000 ]; }
 until_true 60 'the file system in the pod has grown' grown
 until_true 20 'the claim tells its size' says pvc data '"storage": "2Gi"'
@@ -98,7 +98,35 @@ run volume modify "$volume" --iops 800 --throughput 40 > "$work/out" 2>&1 || { c
 grep -q '800 operations and 40 MiB a second' "$work/out" || { cat "$work/out"; fail 'modify says what is in force'; }
 if run volume modify "$volume" --iops 7 > "$work/out" 2>&1; then fail 'a limit that is too low is taken'; fi
 grep -q '100 to 10000000 are expected' "$work/out" || { cat "$work/out"; fail 'what would do is not said'; }
-note 'limits change under the running pod'
+# By the class that the claim names, too.
+apply << 'YAML'
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: silver}
+driverName: csi.fairlead.dev
+parameters: {iops: "2000", throughput: "30"}
+---
+apiVersion: storage.k8s.io/v1beta1
+kind: VolumeAttributesClass
+metadata: {name: gold}
+driverName: csi.fairlead.dev
+parameters: {iops: "9000"}
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: tin}
+driverName: csi.fairlead.dev
+parameters: {iops: "7"}
+YAML
+attributes_are() { [ "$(field pvc "$1" "o['status'].get('currentVolumeAttributesClassName'), json.dumps(o['status'].get('modifyVolumeStatus'), sort_keys=True)")" = "$2" ]; }
+change_claim data "spec['volumeAttributesClassName'] = 'silver'"
+until_true 20 'the claim has the attributes of its class' attributes_are data 'silver null'
+[ "$(field volume "$volume" "o['status']['iops'], o['status']['throughputBytes'] >> 20")" = '2000 30' ] || fail 'and so has its volume'
+change_claim data "spec['volumeAttributesClassName'] = 'tin'"
+until_true 20 'what cannot be is told' attributes_are data 'silver {"status": "Infeasible", "targetVolumeAttributesClassName": "tin"}'
+change_claim data "spec['volumeAttributesClassName'] = 'silver'"
+until_true 20 'and taken back' attributes_are data 'silver null'
+note 'limits change under the running pod, by hand and by a VolumeAttributesClass'
 
 # --- a snapshot under the running pod, while the daemon is killed
 run volume snapshot "$volume" --name then > "$work/out" 2>&1 || { cat "$work/out"; fail 'snapshot'; }
@@ -239,7 +267,7 @@ apply << 'YAML'
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: raw, namespace: default}
-spec: {accessModes: [ReadWriteOncePod], volumeMode: Block, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+spec: {accessModes: [ReadWriteOncePod], volumeMode: Block, volumeAttributesClassName: gold, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
 YAML
 # raw_pod NAME NODE READONLY COMMAND
 raw_pod() { apply << YAML
@@ -264,6 +292,8 @@ until_true 60 'a pod writes to its block device' bash -c "'$fairlead' logs raw-w
 raw=$(field pvc raw "o['spec']['volumeName']")
 [ "$(field pv "$raw" "o['spec']['volumeMode'], 'fsType' in o['spec']['csi']")" = 'Block False' ] || fail 'the PersistentVolume of a block device'
 [ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((1 << 30)) ] || fail 'the size of the device'
+attributes_are raw 'gold null' || fail 'a claim with a class from the beginning'
+[ "$(field volume "$raw" "o['status']['iops']")" = 9000 ] || fail 'its volume has the limits of its class'
 if inside raw-writer 'ls -l /proc/1/fd' | grep -q loop; then fail 'the container has the descriptor that its monitor holds'; fi
 raw_pod raw-second m0 false 'echo in; sleep 3600'
 until_true 30 'a second pod is told that it waits' bash -c "'$fairlead' get events -n default -o json | grep -q 'uses the ReadWriteOncePod access mode and is already in use by pod'"
@@ -273,11 +303,7 @@ run delete pod raw-second -n default > /dev/null
 pool_device=$(basename "$(dirname "$(dirname "$(grep -lF "$FAIRLEAD_STATE_DIR/pool.img" /sys/block/loop*/loop/backing_file | head -n 1)")")")
 if inside raw-writer "mknod /tmp/other b 7 ${pool_device#loop} && head -c 4096 /tmp/other" > "$work/out" 2>&1; then fail 'a container reads the device of the whole pool'; fi
 grep -q 'Operation not permitted' "$work/out" || { cat "$work/out"; fail 'another device is refused by name'; }
-run get pvc raw -o json | python3 -c "
-import json, sys
-claim = json.load(sys.stdin)
-print(json.dumps({'apiVersion': 'v1', 'kind': claim['kind'], 'metadata': {'name': 'raw', 'namespace': 'default'}, 'spec': {**claim['spec'], 'resources': {'requests': {'storage': '2Gi'}}}}))" > "$work/claim.json"
-run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail 'grow the block device'; }
+change_claim raw "spec['resources']['requests']['storage'] = '2Gi'"
 raw_has_grown() { [ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((2 << 30)) ]; }
 until_true 60 'the device in the pod has grown' raw_has_grown
 # Its number is nobody else's as long as its container lives, whoever takes the attachment away.
