@@ -282,7 +282,12 @@ class AttachmentController final : public Base {
       case Do::Attach: {
         // Who reads replays no log: before the first of them it is done for all.
         if ((*object)["spec"]["replayLog"].boolean() && (*object)["spec"]["readOnly"].boolean() && site_.settle && (!entry->attached() || entry->nodes.contains(kItself)))
-          if (auto settled = site_.pool.settle(volume, site_.settle); !settled) return failed(*object, task, std::move(settled.error()));
+          if (auto settled = site_.pool.settle(volume, site_.settle); !settled) {
+            if (settled.error().code != Code::Internal) return failed(*object, task, std::move(settled.error()));
+            // Damaged: that does not mend itself, and each look writes to the journal.
+            if (auto told = tell(*object, status_of(*object, "Failed", settled.error().message)); !told) return std::unexpected(std::move(told.error()));
+            return kube::Next{kLooks};
+          }
         auto done = site_.pool.attach(volume, node, (*object)["spec"]["readOnly"].boolean());
         if (!done) return failed(*object, task, std::move(done.error()));
         std::string named;

@@ -62,6 +62,7 @@ struct Site {
   std::unique_ptr<VolumePool> pool;
   std::vector<std::unique_ptr<kube::Controller>> controllers;
   std::vector<std::string> settled;  // volumes whose log was replayed
+  bool damaged = false;              // they are, and it cannot be
   Site() {
     files.size = 100 * gib;
     EXPECT_TRUE(api.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", "n0"}})}})));
@@ -76,7 +77,7 @@ struct Site {
     auto opened = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
     ASSERT_TRUE(opened) << opened.error().message;
     pool = std::move(*opened);
-    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = {}, .unlink = {}, .settle = [this](const std::string& volume) -> Result<void> { return settled.push_back(volume), Result<void>(); }});
+    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = {}, .unlink = {}, .settle = [this](const std::string& volume) -> Result<void> { return settled.push_back(volume), damaged ? Result<void>(fail(Code::Internal, "the file system is damaged")) : Result<void>(); }});
     for (auto& one : controllers) one->start(api);
   }
   // Each object once, by its controller.
@@ -193,6 +194,29 @@ TEST(PoolControllers, SeveralNodesReadOneAndAWriterWaitsForAll) {
   site.settle();
   EXPECT_EQ(site.phase("attachments", "a.n1"), "Attached");
   EXPECT_EQ(site.of("volumes", "a")["status"]["node"].string(), "n1");
+}
+
+TEST(PoolControllers, OneWhoseLogCannotBeReplayedIsNotShown) {
+  Site site;
+  site.volume("a");
+  site.damaged = true;
+  site.put(kAttachments, api::new_attachment("a", "here", "here", true, true));
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Failed");
+  EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("is damaged"));
+  EXPECT_THAT(site.files.devices, testing::IsEmpty());
+  EXPECT_EQ(site.phase("volumes", "a"), "Available") << "nobody has it";
+  site.damaged = false;
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  // One that is only looked at is left as it is.
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.here"}));
+  site.settle();
+  site.settled.clear();
+  site.put(kAttachments, api::new_attachment("a", "here", "here", true));
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  EXPECT_THAT(site.settled, testing::IsEmpty());
 }
 
 TEST(PoolControllers, WhatIsMountedIsNotTakenAway) {
