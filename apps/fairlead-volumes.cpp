@@ -21,6 +21,7 @@
 #include "kube/kubeconfig.h"
 #include "kube/rest_client.h"
 #include "kube/selector.h"
+#include "blocks/staging.h"
 #include "volumes/control/pool_controllers.h"
 #include "volumes/device_links.h"
 #include "volumes/file_pool.h"
@@ -112,7 +113,7 @@ int serve(Flags flags) {
   if (const auto there = (*api)->get(api::kVolumePools, {"", flags.name}); there && !flags.nodes.empty() && (*there)["spec"]["nodeSelector"].string() != flags.nodes)
     log_warn("the VolumePool says which nodes reach it, and --nodes says otherwise: its spec.nodeSelector holds", {{"pool", flags.name}, {"spec", (*there)["spec"]["nodeSelector"].string()}, {"option", flags.nodes}});
   kube::Runner runner(**api, clock, random_seed());
-  for (auto& one : volumes::pool_controllers({.api = **api, .clock = clock, .pool = **pool, .name = flags.name, .node_selector = flags.nodes, .link = volumes::link_device, .unlink = volumes::unlink_device})) runner.add(std::move(one));
+  for (auto& one : volumes::pool_controllers({.api = **api, .clock = clock, .pool = **pool, .name = flags.name, .node_selector = flags.nodes, .link = volumes::link_device, .unlink = volumes::unlink_device, .settle = blocks::settle})) runner.add(std::move(one));
   runner.start();
   runner.wake("volume-pool", {"", flags.name});  // there may be no object yet that says so
   std::unique_ptr<http::Server> health;

@@ -47,7 +47,7 @@ std::vector<Json> user_roles() {
                                   rule("batch", {"cronjobs", "jobs"}, work), rule("batch", {"cronjobs/status", "jobs/status"}, look), rule(queue_group, {"localqueues", "workloads"}, look),
                                   rule(own_group, {"inquiries"}, {"create", "delete", "get", "list", "watch"}), rule(training_group, training_kinds, work)})));
   out.push_back(role(team_viewer_role, nullptr,
-                     Json::array({rule("", {"namespaces", "nodes"}, look), rule("scheduling.k8s.io", {"priorityclasses"}, look), rule("storage.k8s.io", {"storageclasses"}, look),
+                     Json::array({rule("", {"namespaces", "nodes"}, look), rule("scheduling.k8s.io", {"priorityclasses"}, look), rule("storage.k8s.io", {"storageclasses", "volumeattributesclasses"}, look),
                                   rule(queue_group, {"admissionchecks", "clusterqueues", "cohorts", "resourceflavors", "topologies", "workloadpriorityclasses"}, look), rule(own_group, {"computequotas", "schedulerconfigs", "trainingplans"}, look)})));
   return out;
 }

@@ -129,7 +129,7 @@ spec:
               allocatedBytes: {type: integer, format: int64, description: "That it takes up in the pool; what it shares with snapshots counts here too."}
               extents: {type: integer, format: int64}
               estimatedStallMilliseconds: {type: integer, format: int64, description: How long a snapshot taken now lets writers wait.}
-              node: {type: string, description: To which it is attached.}
+              node: {type: string, description: "To which it is attached; several, with commas, where all of them read."}
               device: {type: string}
               iops: {type: integer, format: int64, description: The limits in force.}
               throughputBytes: {type: integer, format: int64}
@@ -223,7 +223,8 @@ spec:
               volume: {type: string, minLength: 1, maxLength: 63}
               pool: {type: string, minLength: 1, maxLength: 63, description: The volume's.}
               node: {type: string, minLength: 1, maxLength: 189}
-              readOnly: {type: boolean}
+              readOnly: {type: boolean, description: "It cannot be written to. Any number of nodes may have it so at once, and none that writes beside them."}
+              replayLog: {type: boolean, description: "Of a read-only one, of which nobody has the volume yet: first the log of the file system on it is replayed, for who mounts it read-only cannot."}
               deviceName: {type: string, maxLength: 32, pattern: "^/dev/(xvd|sd)[a-z]$", description: "A name for the device on the pool's machine, a link to it."}
               grant:
                 type: object
@@ -318,6 +319,31 @@ Result<std::int64_t> parse_throughput(const Json& value) {
   return out;
 }
 
+Result<VolumeChange> read_volume_change(const std::map<std::string, std::string>& parameters, std::string_view klass) {
+  VolumeChange out;
+  for (const auto& [key, value] : parameters) {
+    if (key == "iops" || key == "throughput") {
+      auto limit = key == "iops" ? parse_iops(Json(value)) : parse_throughput(Json(value));
+      if (!limit) return std::unexpected(std::move(limit.error()));
+      (key == "iops" ? out.iops : out.throughput) = *limit;
+      continue;
+    }
+    const std::size_t at = value.find('=');
+    if (!key.starts_with("tagSpecification_")) return fail(Code::Invalid, fmt::format("there is no \"{}\"; iops, throughput and tagSpecification_N (KEY=VALUE) are what there is", key.substr(0, 60)));
+    if (at == std::string::npos || at == 0 || value.size() - at > 257) return fail(Code::Invalid, fmt::format("{}: KEY=VALUE is expected", key));
+    out.tags[value.substr(0, at)] = value.substr(at + 1);
+  }
+  if (out.tags.size() > 40) return fail(Code::Invalid, "40 tags at most");
+  if (klass == kLocalFast && (out.iops.value_or(0) > 0 || out.throughput.value_or(0) > 0)) return fail(Code::Invalid, fmt::format("class {} limits nothing: iops and throughput are of class {}", kLocalFast, kLocalManaged));
+  return out;
+}
+
+void apply(const VolumeChange& change, Json& volume) {
+  if (change.iops) volume.child("spec").set("iops", *change.iops);
+  if (change.throughput) volume.child("spec").set("throughput", print_volume_size(*change.throughput));
+  for (const auto& [key, value] : change.tags) volume.child("spec").child("tags").set(key, value);
+}
+
 Result<VolumeSpec> read_volume(const Json& object) {
   const Json& spec = object["spec"];
   VolumeSpec out{.pool = spec["pool"].string(), .klass = spec["class"].string_or(kLocalFast), .size = 0, .from_volume = spec["source"]["volume"].string(), .from_snapshot = spec["source"]["snapshot"].string()};
@@ -359,11 +385,17 @@ Json new_volume(const std::string& name, const VolumeSpec& spec) {
 
 Json new_snapshot(const std::string& name, const std::string& volume, const std::string& pool) { return new_object(kSnapshots, name, Json::object({{"volume", volume}, {"pool", pool}})); }
 
+bool is_read_only(const Json& persistent) {
+  const auto& modes = persistent["spec"]["accessModes"].items();
+  return persistent["spec"]["csi"]["readOnly"].boolean() || (!modes.empty() && std::all_of(modes.begin(), modes.end(), [](const Json& one) { return one.string() == "ReadOnlyMany"; }));
+}
+
 std::string attachment_name(std::string_view volume, std::string_view node) { return fmt::format("{}.{}", volume, node); }
 
-Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only) {
+Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only, bool replay_log) {
   Json spec = Json::object({{"volume", volume}, {"pool", pool}, {"node", node}});
   if (read_only) spec.set("readOnly", true);
+  if (read_only && replay_log) spec.set("replayLog", true);
   return new_object(kAttachments, attachment_name(volume, node), std::move(spec));
 }
 

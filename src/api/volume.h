@@ -2,6 +2,7 @@
 // Volumes, Snapshots, Attachments and VolumePools (fairlead.dev/v1alpha1) as values: what is asked of a pool's daemon, and what it tells of it. Pure; docs/design/070-volume-objects.md.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ inline constexpr const char* kAdoptNote = "fairlead.dev/adopt";                 
 inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: which pool it reaches
 inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
 inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
+inline constexpr const char* kForPod = "fairlead.dev/for-pod";                   // annotation of an Attachment: uid of the pod that has the volume alone (ReadWriteOncePod)
 inline constexpr const char* kVolumeKeySpace = "fairlead-volume-keys";           // namespace of the Secrets that open encrypted volumes: data vN is version N, 32 bytes, and the highest closes
 inline constexpr const char* kServiceKey = "service";                            // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
 inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
@@ -48,6 +50,14 @@ Result<std::int64_t> parse_volume_size(const kube::Json& value);
 Result<std::int64_t> parse_iops(const kube::Json& value);
 // Bytes a second from MiB a second, as EBS counts (125), or a quantity with its unit ("125Mi"): none, or kLeastThroughput at least. Invalid.
 Result<std::int64_t> parse_throughput(const kube::Json& value);
+// What can change of a volume: of a VolumeAttributesClass, and of CSI's mutable parameters. Of class `klass`. iops, throughput (MiB a second) and tagSpecification_N: "KEY=VALUE". Invalid: names the parameter.
+struct VolumeChange {
+  std::optional<std::int64_t> iops, throughput;   // throughput: bytes a second; nothing: it stays as it is
+  std::map<std::string, std::string> tags;        // beside those that are there
+  bool empty() const { return !iops && !throughput && tags.empty(); }
+};
+Result<VolumeChange> read_volume_change(const std::map<std::string, std::string>& parameters, std::string_view klass);
+void apply(const VolumeChange& change, kube::Json& volume);
 inline constexpr std::int64_t kLeastIops = 100, kMostIops = 10'000'000, kLeastThroughput = 1 << 20, kMostThroughput = std::int64_t{1} << 40;  // less would let the kernel take a waiting request for a hung one
 bool is_volume_class(std::string_view name);
 bool limits_in_force(const kube::Json& volume);  // those that its spec asks for, by what its pool says
@@ -55,8 +65,9 @@ std::string print_volume_size(std::int64_t bytes);  // "10Gi": as it is written 
 
 // Objects to be created, with their finalizer.
 kube::Json new_volume(const std::string& name, const VolumeSpec& spec);
+bool is_read_only(const kube::Json& persistent);  // a PersistentVolume of the driver: it says so, or all that it allows is ReadOnlyMany
 kube::Json new_snapshot(const std::string& name, const std::string& volume, const std::string& pool);
-kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only);
+kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only, bool replay_log = false);
 std::string attachment_name(std::string_view volume, std::string_view node);  // one for each two
 
 bool is_volume_name(std::string_view name);       // 1 to 63 of a-z 0-9 -, beginning and ending with none of -

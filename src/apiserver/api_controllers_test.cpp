@@ -301,6 +301,57 @@ TEST(Claims, ThatAreToBeginAsACopyAreNotGivenWhatIsFree) {
   }
 }
 
+TEST(Claims, TellWhichAttributesTheirVolumeHas) {
+  ClaimWorld world;
+  const auto volumes = world.kind("persistentvolumes"), claims = world.kind("persistentvolumeclaims");
+  world.must(world.create(*volumes, json("{metadata: {name: v}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany], storageClassName: fast, volumeAttributesClassName: silver, csi: {driver: csi.fairlead.dev, volumeHandle: v}}}"), ""));
+  EXPECT_EQ(world.claim("{}", "storageClassName: fast, volumeName: v, volumeAttributesClassName: silver, ")["status"]["currentVolumeAttributesClassName"].string(), "silver");
+  const auto now = [&] {
+    EXPECT_TRUE(world.controller.reconcile({"default", "home"}));
+    return (*world.api->get(kube::resources::claims, {"default", "home"}))["status"];
+  };
+  world.must(world.patch(*claims, {"default", "home"}, "{spec: {volumeAttributesClassName: gold}}"));
+  Json claim = *world.api->get(kube::resources::claims, {"default", "home"});
+  const Json under_way = json("{targetVolumeAttributesClassName: gold, status: InProgress}");
+  claim.child("status").set("modifyVolumeStatus", under_way);
+  ASSERT_TRUE(world.api->update_status(kube::resources::claims, claim));
+  EXPECT_EQ(now()["modifyVolumeStatus"], under_way) << "who changes it tells";
+  world.must(world.patch(*volumes, {"", "v"}, "{spec: {volumeAttributesClassName: gold}}"));
+  EXPECT_EQ(now(), json("{phase: Bound, accessModes: [ReadWriteMany], capacity: {storage: 1Gi}, currentVolumeAttributesClassName: gold}"));
+  const auto refused = world.patch(*claims, {"default", "home"}, "{spec: {volumeAttributesClassName: null}}");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("update from non-nil value to nil is forbidden"), std::string::npos) << refused.error().message;
+}
+
+TEST(Claims, OfAnotherModeAreNotBound) {
+  ClaimWorld world;
+  world.must(world.create(*world.kind("persistentvolumes"), json("{metadata: {name: v}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany], volumeMode: Block, storageClassName: fast, csi: {driver: csi.fairlead.dev, volumeHandle: v}}}"), ""));
+  EXPECT_EQ(world.claim("{}", "storageClassName: fast, ")["status"]["phase"].string(), "Pending");
+  ClaimWorld other;
+  EXPECT_EQ(other.claim("{}", "volumeMode: Block, ")["status"]["phase"].string(), "Pending") << "a directory is no block device";
+}
+
+TEST(AttributesClasses, AreServedInBothVersionsAndDoNotChange) {
+  World world;
+  const auto one = world.kind("volumeattributesclasses", "storage.k8s.io");
+  ASSERT_TRUE(one);
+  world.must(world.create(*one, json("{metadata: {name: silver}, driverName: csi.fairlead.dev, parameters: {iops: '500'}}"), ""));
+  const auto beta = world.registry->kinds()->find("storage.k8s.io", "v1beta1", "volumeattributesclasses");
+  ASSERT_TRUE(beta);
+  EXPECT_EQ(world.get(*beta, {"", "silver"})["apiVersion"].string(), "storage.k8s.io/v1beta1");
+  EXPECT_EQ(world.get(*beta, {"", "silver"})["parameters"]["iops"].string(), "500");
+  world.must(world.create(*beta, json("{metadata: {name: gold}, driverName: csi.fairlead.dev, parameters: {iops: '9000'}}"), ""));
+  EXPECT_EQ(world.get(*one, {"", "gold"})["apiVersion"].string(), "storage.k8s.io/v1");
+  for (const auto& [body, why] : {std::pair("{metadata: {name: a}, parameters: {iops: '5'}}", "driverName: Required value"), {"{metadata: {name: a}, driverName: csi.fairlead.dev}", "parameters: Required value: must contain at least one key/value pair"}}) {
+    const auto refused = world.create(*one, json(body), "");
+    ASSERT_FALSE(refused) << body;
+    EXPECT_NE(refused.error().message.find(why), std::string::npos) << refused.error().message;
+  }
+  const auto changed = world.patch(*one, {"", "gold"}, "{parameters: {iops: '1'}}");
+  ASSERT_FALSE(changed);
+  EXPECT_NE(changed.error().message.find("parameters: Forbidden: updates to parameters are forbidden."), std::string::npos) << changed.error().message;
+}
+
 TEST(Claims, WaitForWhatTheirClassSays) {
   ClaimWorld world;
   EXPECT_EQ(world.claim("{}", "storageClassName: later, ")["status"]["phase"].string(), "Pending") << "there is no such class";

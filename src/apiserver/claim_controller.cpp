@@ -47,6 +47,8 @@ bool includes(const Json& all, const Json& some) {
   return std::all_of(some.items().begin(), some.items().end(), [&](const Json& one) { return std::find(all.items().begin(), all.items().end(), one) != all.items().end(); });
 }
 
+std::string mode_of(const Json& spec) { return spec["volumeMode"].string_or("Filesystem"); }
+
 bool belongs_to(const Json& volume, const Json& claim) {
   const Json& reference = volume["spec"]["claimRef"];
   const bool named = reference["name"] == claim["metadata"]["name"] && reference["namespace"] == claim["metadata"]["namespace"];
@@ -123,6 +125,10 @@ Result<Json> ClaimController::find_static(const Json& claim) {
     const Json& of = volume["spec"];
     if (!of["claimRef"].is_null()) {
       if (!belongs_to(volume, claim)) continue;
+      if (mode_of(of) != mode_of(spec)) {
+        (void)tell(claim, true, "VolumeMismatch", fmt::format("Cannot bind to requested volume \"{}\": incompatible volumeMode", kube::name_of(volume)));
+        continue;
+      }
       if (!of["claimRef"]["uid"].string().empty()) return volume;
       // Kept for a claim of this name: from now on for this one. Nodes ask for the uid.
       Json taken = volume;
@@ -132,6 +138,7 @@ Result<Json> ClaimController::find_static(const Json& claim) {
     if (!wanted.empty() && kube::name_of(volume) != wanted) continue;
     // What is to begin as a copy is not given what happens to be free.
     if (wanted.empty() && (spec.has("dataSource") || spec.has("dataSourceRef"))) continue;
+    if (mode_of(of) != mode_of(spec)) continue;
     if (of["storageClassName"].string() != spec["storageClassName"].string() || !includes(of["accessModes"], spec["accessModes"])) continue;
     if (size_of(of["capacity"]["storage"]) < size_of(spec["resources"]["requests"]["storage"])) continue;
     if (!spec["selector"].is_null() && (!selector || !selector->matches(volume["metadata"]["labels"]))) continue;
@@ -148,6 +155,10 @@ Result<Json> ClaimController::make_volume(const Json& claim, const std::string& 
   // An empty directory in place of a copy would be taken for lost data.
   if (claim["spec"].has("dataSource") || claim["spec"].has("dataSourceRef")) {
     (void)tell(claim, true, "ProvisioningFailed", "a shared directory is no copy of anything (dataSource): ask for a class of csi.fairlead.dev, or fill it from a pod");
+    return Json();
+  }
+  if (mode_of(claim["spec"]) == "Block") {
+    (void)tell(claim, true, "ProvisioningFailed", "a shared directory is no block device (volumeMode Block): ask for a class of csi.fairlead.dev");
     return Json();
   }
   const std::string path = fmt::format("{}/{}/{}-{}", folder_, kube::space_of(claim), kube::name_of(claim), kube::uid_of(claim));
@@ -246,7 +257,11 @@ Result<kube::Next> ClaimController::bind(Json claim) {
     if (!written) return std::unexpected(std::move(written.error()));
   }
   const Json capacity = Json::object({{"storage", (*volume)["spec"]["capacity"]["storage"]}});
-  const Json status = Json::object({{"phase", "Bound"}, {"accessModes", (*volume)["spec"]["accessModes"]}, {"capacity", capacity}});
+  Json status = Json::object({{"phase", "Bound"}, {"accessModes", (*volume)["spec"]["accessModes"]}, {"capacity", capacity}});
+  // Whose attributes the volume has is the volume's to say; what is under way with them, who changes it tells.
+  const std::string& attributes = (*volume)["spec"]["volumeAttributesClassName"].string();
+  if (!attributes.empty()) status.set("currentVolumeAttributesClassName", attributes);
+  if (const Json& change = claim["status"]["modifyVolumeStatus"]; change.is_object() && change["targetVolumeAttributesClassName"].string() != attributes) status.set("modifyVolumeStatus", change);
   if (claim["status"] == status) return kube::Next{};
   claim.set("status", status);
   auto written = api_.update_status(kube::resources::claims, claim);

@@ -134,13 +134,14 @@ void check_claim(const Json& object, FieldErrors& errors) {
     if (text != "ReadWriteOnce" && text != "ReadOnlyMany" && text != "ReadWriteMany" && text != "ReadWriteOncePod")
       errors.unsupported_value("spec.accessModes", mode, {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"});
   }
+  if (const auto& modes = spec["accessModes"].items(); modes.size() > 1 && std::any_of(modes.begin(), modes.end(), [](const Json& one) { return one.string() == "ReadWriteOncePod"; }))
+    errors.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes");
   const Json* storage = spec["resources"]["requests"].find("storage");
   const auto size = storage ? kube::Quantity::from_json(*storage) : Result<kube::Quantity>(fail(Code::Invalid, ""));
   if (!storage) errors.required("spec.resources[storage]");
   else if (!size || size->value() <= 0) errors.invalid("spec.resources[storage]", *storage, "must be greater than zero");
   const std::string& mode = spec["volumeMode"].string();
   if (mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
-  if (mode == "Block") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
   // A copy of another claim's volume, or what a Snapshot of this project holds; a site without CSI's snapshot controller has no VolumeSnapshots.
   for (const char* field : {"dataSource", "dataSourceRef"}) {
     if (!spec.has(field)) continue;
@@ -202,7 +203,11 @@ void check_claim_change(const Json& old, const Json& next, FieldErrors& errors) 
     errors.forbidden("spec.resources.requests.storage", "field can not be less than previous value");
   if (!storage.is_null()) allowed.child("resources").child("requests").set("storage", storage);
   if (old["spec"]["volumeName"].is_null() && next["spec"].has("volumeName")) allowed.set("volumeName", next["spec"]["volumeName"]);
-  if (!(allowed == next["spec"])) errors.forbidden("spec", "spec is immutable after creation except resources.requests for bound claims");
+  const std::string &old_class = old["spec"]["volumeAttributesClassName"].string(), &new_class = next["spec"]["volumeAttributesClassName"].string();
+  if (next["spec"].has("volumeAttributesClassName")) allowed.set("volumeAttributesClassName", next["spec"]["volumeAttributesClassName"]);
+  else allowed.erase("volumeAttributesClassName");
+  if (!old_class.empty() && new_class.empty()) errors.forbidden("spec.volumeAttributesClassName", next["spec"].has("volumeAttributesClassName") ? "update from non-nil value to an empty string is forbidden" : "update from non-nil value to nil is forbidden");
+  if (!(allowed == next["spec"])) errors.forbidden("spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ void check_probe(const std::string& path, const Json& probe, FieldErrors& errors
   for (const char* field : {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}) not_negative(path + "." + field, probe[field], errors);
 }
 
-void check_container(const std::string& path, const Json& container, bool init, bool host_network, const std::set<std::string>& volumes, std::set<std::string>& names, FieldErrors& errors) {
+void check_container(const std::string& path, const Json& container, bool init, bool host_network, const std::set<std::string>& volumes, const std::set<std::string>& claims, std::set<std::string>& names, FieldErrors& errors) {
   const std::string& name = container["name"].string();
   if (name.empty()) errors.required(path + ".name");
   else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
@@ -133,7 +133,23 @@ void check_container(const std::string& path, const Json& container, bool init, 
     if (("/" + sub_path + "/").find("/../") != std::string::npos) errors.invalid(below, sub_path, "must not contain '..'");
     one_of(at + ".mountPropagation", mount["mountPropagation"], {"None", "HostToContainer", "Bidirectional"}, errors);
   }
-  if (!container["volumeDevices"].items().empty()) errors.not_supported_here(path + ".volumeDevices", "mount a volume instead");
+  std::set<std::string> devices, device_paths;
+  for (std::size_t i = 0; i < container["volumeDevices"].items().size(); ++i) {
+    const Json& device = container["volumeDevices"].items()[i];
+    const std::string at = fmt::format("{}.volumeDevices[{}]", path, i);
+    const std::string &device_name = device["name"].string(), &where = device["devicePath"].string();
+    const auto same = [&](const char* field, const std::string& text) { return std::any_of(container["volumeMounts"].items().begin(), container["volumeMounts"].items().end(), [&](const Json& mount) { return mount[field].string() == text; }); };
+    if (device_name.empty()) errors.required(at + ".name");
+    else if (!volumes.contains(device_name)) errors.not_found(at + ".name", device["name"]);
+    else if (!claims.contains(device_name)) errors.invalid(at + ".name", device["name"], "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode");
+    if (!device_name.empty() && !devices.insert(device_name).second) errors.invalid(at + ".name", device["name"], "must be unique");
+    if (!device_name.empty() && same("name", device_name)) errors.invalid(at + ".name", device["name"], "must not already exist in volumeMounts");
+    if (where.empty()) errors.required(at + ".devicePath");
+    else if (!device_paths.insert(where).second) errors.invalid(at + ".devicePath", where, "must be unique");
+    else if (same("mountPath", where)) errors.invalid(at + ".devicePath", where, "must not already exist as a path in volumeMounts");
+    if (("/" + where + "/").find("/../") != std::string::npos) errors.invalid(at + ".devicePath", where, "can not contain backsteps ('..')");
+    if (!where.empty() && (where.front() != '/' || where.size() < 2)) errors.not_supported_here(at + ".devicePath", "a path from / is expected: /dev/xvda");
+  }
 
   for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
     if (init && container["restartPolicy"].string() != "Always" && container.has(probe)) errors.forbidden(path + "." + probe, "may not be set for init containers");
@@ -322,7 +338,7 @@ void check_pod(const Json& pod, FieldErrors& errors) {
     errors.required("spec");
     return;
   }
-  std::set<std::string> volumes;
+  std::set<std::string> volumes, claims;
   for (std::size_t i = 0; i < spec["volumes"].items().size(); ++i) {
     const Json& volume = spec["volumes"].items()[i];
     const std::string path = fmt::format("spec.volumes[{}]", i);
@@ -330,15 +346,16 @@ void check_pod(const Json& pod, FieldErrors& errors) {
     if (name.empty()) errors.required(path + ".name");
     else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
     else if (!volumes.insert(name).second) errors.duplicate(path + ".name", name);
+    if (volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object()) claims.insert(name);
     check_volume(path, volume, errors);
   }
   if (spec["containers"].items().empty()) errors.required("spec.containers");
   std::set<std::string> names;
   const bool host_network = spec["hostNetwork"].boolean();
   for (std::size_t i = 0; i < spec["containers"].items().size(); ++i)
-    check_container(fmt::format("spec.containers[{}]", i), spec["containers"].items()[i], false, host_network, volumes, names, errors);
+    check_container(fmt::format("spec.containers[{}]", i), spec["containers"].items()[i], false, host_network, volumes, claims, names, errors);
   for (std::size_t i = 0; i < spec["initContainers"].items().size(); ++i)
-    check_container(fmt::format("spec.initContainers[{}]", i), spec["initContainers"].items()[i], true, host_network, volumes, names, errors);
+    check_container(fmt::format("spec.initContainers[{}]", i), spec["initContainers"].items()[i], true, host_network, volumes, claims, names, errors);
 
   one_of("spec.restartPolicy", spec["restartPolicy"], {"Always", "OnFailure", "Never"}, errors);
   one_of("spec.dnsPolicy", spec["dnsPolicy"], {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}, errors);

@@ -229,6 +229,14 @@ void check_class(const Json& storage, FieldErrors& errors) {
     errors.unsupported_value("volumeBindingMode", mode, {"Immediate", "WaitForFirstConsumer"});
 }
 
+void check_attributes_class(const Json& attributes, FieldErrors& errors) {
+  if (const std::string& driver = attributes["driverName"].string(); driver.empty()) errors.required("driverName");
+  else if (const auto why = kube::check_dns_subdomain(driver); !why.empty()) errors.invalid("driverName", driver, why);
+  if (attributes["parameters"].members().empty()) errors.required("parameters", "must contain at least one key/value pair");
+  for (const auto& [key, value] : attributes["parameters"].members())
+    if (key.empty()) errors.invalid("parameters", key, "field can not be empty.");
+}
+
 void check_volume_object(const Json& volume, FieldErrors& errors) {
   const Json& spec = volume["spec"];
   if (spec["accessModes"].items().empty()) errors.required("spec.accessModes");
@@ -243,7 +251,8 @@ void check_volume_object(const Json& volume, FieldErrors& errors) {
   else if (!csi && spec["hostPath"]["path"].string().empty()) errors.required("spec.hostPath.path");
   if (const std::string& policy = spec["persistentVolumeReclaimPolicy"].string(); policy != "Delete" && policy != "Retain")
     errors.unsupported_value("spec.persistentVolumeReclaimPolicy", policy, {"Delete", "Retain"});
-  if (spec["volumeMode"].string() != "Filesystem") errors.not_supported_here("spec.volumeMode", "use Filesystem");
+  if (const std::string& mode = spec["volumeMode"].string(); mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
+  else if (mode == "Block" && !csi) errors.not_supported_here("spec.volumeMode", "directories are no block devices: use Filesystem");
   if (spec.has("nodeAffinity") && !csi) errors.not_supported_here("spec.nodeAffinity", "directories are the same on every node");
 }
 
@@ -321,7 +330,7 @@ std::string selector_text(const Json& selector) {
 }  // namespace
 
 bool is_workload(const kube::Resource& resource) {
-  for (const kube::Resource* one : {&workloads::jobs, &workloads::endpoint_slices, &workloads::budgets, &workloads::network_policies, &workloads::storage_classes, &workloads::volumes})
+  for (const kube::Resource* one : {&workloads::jobs, &workloads::endpoint_slices, &workloads::budgets, &workloads::network_policies, &workloads::storage_classes, &workloads::attributes_classes, &workloads::volumes})
     if (is(resource, *one)) return true;
   return false;
 }
@@ -361,6 +370,7 @@ void check_workload(const kube::Resource& resource, const Json& object, FieldErr
   if (is(resource, workloads::endpoint_slices)) return check_slice(object, errors);
   if (is(resource, workloads::network_policies)) return check_network_policy(object, errors);
   if (is(resource, workloads::storage_classes)) return check_class(object, errors);
+  if (is(resource, workloads::attributes_classes)) return check_attributes_class(object, errors);
   if (is(resource, workloads::volumes)) return check_volume_object(object, errors);
 }
 
@@ -372,6 +382,10 @@ void check_workload_change(const kube::Resource& resource, const Json& old, cons
     if (!(old["provisioner"] == next["provisioner"])) errors.forbidden("provisioner", "updates to provisioner are forbidden.");
     if (!(old["reclaimPolicy"] == next["reclaimPolicy"])) errors.forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden.");
     if (!(old["volumeBindingMode"] == next["volumeBindingMode"])) errors.invalid("volumeBindingMode", next["volumeBindingMode"], "field is immutable");
+  }
+  if (is(resource, workloads::attributes_classes)) {
+    if (!(old["driverName"] == next["driverName"])) errors.forbidden("driverName", "updates to driverName are forbidden.");
+    if (!(old["parameters"] == next["parameters"])) errors.forbidden("parameters", "updates to parameters are forbidden.");
   }
   if (is(resource, workloads::volumes) && (!(old["spec"]["hostPath"] == next["spec"]["hostPath"]) || !(old["spec"]["csi"] == next["spec"]["csi"])))
     errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation");
@@ -404,6 +418,7 @@ std::vector<Column> workload_columns(const kube::Resource& resource) {
             column("Provisioner", [](const Json& o, Instant) { return o["provisioner"]; }), column("ReclaimPolicy", [](const Json& o, Instant) { return o["reclaimPolicy"]; }),
             column("VolumeBindingMode", [](const Json& o, Instant) { return o["volumeBindingMode"]; }),
             column("AllowVolumeExpansion", [](const Json& o, Instant) { return Json(o["allowVolumeExpansion"].boolean()); }, 0, "boolean"), age_column()};
+  if (is(resource, workloads::attributes_classes)) return {name_column(), column("DriverName", [](const Json& o, Instant) { return o["driverName"]; }), age_column()};
   return {name_column(),
           column("Capacity", [](const Json& o, Instant) { return Json(o["spec"]["capacity"]["storage"].string()); }),
           column("Access Modes", [](const Json& o, Instant) { return Json(modes(o["spec"]["accessModes"])); }),
@@ -414,7 +429,7 @@ std::vector<Column> workload_columns(const kube::Resource& resource) {
             return Json(claim.is_null() ? std::string() : claim["namespace"].string() + "/" + claim["name"].string());
           }),
           column("StorageClass", [](const Json& o, Instant) { return Json(o["spec"]["storageClassName"].string()); }),
-          column("VolumeAttributesClass", [](const Json&, Instant) { return Json("<unset>"); }),
+          column("VolumeAttributesClass", [](const Json& o, Instant) { return Json(o["spec"]["volumeAttributesClassName"].string_or("<unset>")); }),
           column("Reason", [](const Json& o, Instant) { return Json(o["status"]["reason"].string()); }),
           age_column(),
           column("VolumeMode", [](const Json& o, Instant) { return o["spec"]["volumeMode"]; }, 1)};

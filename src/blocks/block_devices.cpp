@@ -151,6 +151,19 @@ Result<Device> device_of(const std::string& volume) {
   return *out;
 }
 
+Result<OpenDevice> open_device(const std::string& volume) {
+  auto seen = device_of(volume);
+  if (!seen) return std::unexpected(std::move(seen.error()));
+  Fd fd(::open(seen->path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about {};
+  if (!fd || ::fstat(fd.get(), &about) != 0) return fail_errno(errno, "open " + seen->path);
+  // It was somebody else's before it was open, perhaps; from here on it stays what it is.
+  const auto now = device_of(volume);
+  if (!now && now.error().code != Code::NotFound) return std::unexpected(now.error());
+  if (!now || *now != *seen || !S_ISBLK(about.st_mode) || about.st_rdev != makedev(now->major, now->minor)) return fail(Code::Unavailable, fmt::format("{} showed volume {} a moment ago, and does no more", seen->path, volume));
+  return OpenDevice{.device = std::move(*seen), .open = std::move(fd)};
+}
+
 Result<std::vector<MountEntry>> parse_mounts(std::string_view text) {
   std::vector<MountEntry> out;
   for (const std::string& line : split(text, '\n')) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace fairlead::blocks {
@@ -20,6 +21,12 @@ struct Device {
 };
 // The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine). NotFound: none does. Conflict: several do.
 Result<Device> device_of(const std::string& volume);
+// The same, and open: as long as `open` is there its number shows this volume and no other, since the kernel gives a loop device's number out again after its last close. Unavailable: it went meanwhile.
+struct OpenDevice {
+  Device device;
+  Fd open;
+};
+Result<OpenDevice> open_device(const std::string& volume);
 
 struct MountEntry {
   std::uint32_t major = 0, minor = 0;

@@ -74,7 +74,10 @@ class Devices : public testing::Test {
       while (!shown->empty() && shown->back() == '\n') shown->pop_back();
       work(volume, *shown, folder);
       (void)unmount(folder + "/a"), (void)unmount(folder + "/b");
-      EXPECT_TRUE(run_checked({.argv = {"losetup", "-d", *shown}}, 10s));
+      // By the name that it has: the number may be somebody else's by now.
+      if (const auto left = device_of(volume)) {
+        EXPECT_TRUE(run_checked({.argv = {"losetup", "-d", left->path}}, 10s));
+      }
     }).join();
     EXPECT_TRUE(remove_tree(folder));
   }
@@ -109,6 +112,28 @@ TEST_F(Devices, AnEmptyOneIsFormattedOnceAndMountedWhereverItIsAskedFor) {
     EXPECT_THAT(stage({.volume = volume, .place = folder + "/a", .type = "ext4", .flags = {}, .read_only = false}).error().message, HasSubstr("it is not formatted anew"));
     ASSERT_TRUE(stage({.volume = volume, .place = folder + "/a", .type = "", .flags = {}, .read_only = true}));
     EXPECT_FALSE(write_file_atomically(folder + "/a/file", "x", 0644));
+  });
+}
+
+TEST_F(Devices, AnOpenOneKeepsItsNumber) {
+  with([](const std::string& volume, const std::string& device, const std::string&) {
+    EXPECT_EQ(open_device("t-none").error().code, Code::NotFound);
+    auto held = open_device(volume);
+    ASSERT_TRUE(held) << held.error().message;
+    EXPECT_EQ(held->device, *device_of(volume));
+    // Somebody takes it away: it stays until nobody has it open, and nobody else gets its number.
+    ASSERT_TRUE(run_checked({.argv = {"losetup", "-d", device}}, 10s));
+    EXPECT_EQ(device_of(volume).value().path, device);
+    const std::string file = testing::TempDir() + "fairlead-other-" + random_uuid();
+    ASSERT_TRUE(run_checked({.argv = {"truncate", "-s", "64M", file}}, 10s));
+    const auto other = run_checked({.argv = {"losetup", "--find", "--show", file}}, 10s);
+    ASSERT_TRUE(other) << other.error().message;
+    EXPECT_NE(std::string(trim(*other)), device);
+    EXPECT_TRUE(run_checked({.argv = {"losetup", "-d", std::string(trim(*other))}}, 10s));
+    (void)::unlink(file.c_str());
+    held->open.reset();
+    for (int tries = 0; tries < 1000 && device_of(volume); ++tries) std::this_thread::sleep_for(5ms);
+    EXPECT_FALSE(device_of(volume)) << "and goes then";
   });
 }
 
@@ -158,6 +183,56 @@ TEST_F(Devices, AFormatThatWasBrokenOffIsBegunAnew) {
       const auto done = stage({.volume = volume, .place = folder + "/a", .type = type, .flags = {}, .read_only = false});
       ASSERT_TRUE(done) << done.error().message;
     });
+}
+
+// As a snapshot of a volume that is mounted: what was synced lies in its log alone.
+TEST_F(Devices, WhatWasSyncedIsReadOnceTheLogIsReplayed) {
+  for (const char* type : {"ext4", "xfs"})
+    with([&](const std::string& volume, const std::string& device, const std::string& folder) {
+      EXPECT_EQ(settle("t-none").error().code, Code::NotFound);
+      ASSERT_TRUE(settle(volume)) << "an empty one is left as it is";
+      EXPECT_EQ(file_system_on(*device_of(volume)).value(), "");
+      ASSERT_TRUE(stage({.volume = volume, .place = folder + "/a", .type = type, .flags = {}, .read_only = false}));
+      ASSERT_TRUE(write_file_durably(folder + "/a/file", "synced", 0644));
+      // Its file at this moment, in place of the device's own.
+      const std::string file = folder + "/" + volume + ".volume", copy = folder + "/copy";
+      ASSERT_TRUE(run_checked({.argv = {"cp", "--sparse=always", file, copy}}, 60s));
+      ASSERT_TRUE(unmount(folder + "/a"));
+      ASSERT_TRUE(run_checked({.argv = {"losetup", "-d", device}}, 10s));
+      ASSERT_EQ(::rename(copy.c_str(), file.c_str()), 0);
+      const auto show = [&](bool read_only) {
+        if (const auto before = device_of(volume)) (void)run_checked({.argv = {"losetup", "-d", before->path}}, 10s);
+        std::vector<std::string> argv{"losetup", "--find", "--show", "--sector-size", "4096", file};
+        if (read_only) argv.insert(argv.begin() + 1, "--read-only");
+        const auto shown = run_checked({.argv = argv}, 10s);
+        ASSERT_TRUE(shown) << shown.error().message;
+        name_device(std::string(trim(*shown)), volume);
+      };
+      const auto reads = [&] {
+        EXPECT_TRUE(stage({.volume = volume, .place = folder + "/a", .type = "", .flags = {}, .read_only = false}));
+        auto out = read_file(folder + "/a/file").value_or("not there");
+        EXPECT_FALSE(write_file_atomically(folder + "/a/other", "x", 0644));
+        EXPECT_TRUE(unmount(folder + "/a"));
+        return out;
+      };
+      show(true);
+      EXPECT_EQ(reads(), "not there") << type << ": or this tests nothing";
+      show(false);
+      const auto done = settle(volume);
+      ASSERT_TRUE(done) << done.error().message;
+      show(true);
+      EXPECT_EQ(reads(), "synced") << type;
+      ASSERT_TRUE(settle(volume)) << "one that is read-only is left as it is";
+    });
+}
+
+TEST_F(Devices, WhatIsOfNoKnownKindIsNotSettled) {
+  with([&](const std::string& volume, const std::string& device, const std::string&) {
+    put(device, 4096, std::string(4096, 'd'));
+    const std::string before = sum(device);
+    ASSERT_TRUE(settle(volume));
+    EXPECT_EQ(sum(device), before);
+  });
 }
 
 TEST_F(Devices, ExtFourGrowsAtRestAndXfsWhileItIsMounted) {

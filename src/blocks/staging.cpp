@@ -2,9 +2,14 @@
 #include "blocks/staging.h"
 
 #include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <thread>
 
 #include "base/encoding.h"
 #include "base/files.h"
@@ -52,6 +57,33 @@ Result<void> stage(const Stage& wanted) {
   if (*type == "xfs" && !read_only)
     if (auto done = grow_file_system(*device, *type, wanted.place); !done) log_warn("a file system is not as large as its volume", {{"volume", wanted.volume}, {"why", done.error().message}});
   return {};
+}
+
+Result<void> settle(const std::string& volume) {
+  const auto held = open_device(volume);
+  if (!held) return std::unexpected(held.error());
+  const Device& device = held->device;
+  if (device.read_only) return {};
+  const auto type = file_system_on(device);
+  if (!type && type.error().code != Code::Conflict) return std::unexpected(type.error());
+  if (!type || (*type != "ext4" && *type != "xfs")) return {};
+  if (*type == "ext4") return check_file_system(device, *type, false);
+  // xfs does that in the kernel alone. In a mount table of this thread's own: whatever happens, nothing stays mounted.
+  Result<void> done;
+  std::thread([&] {
+    char place[] = "/tmp/fairlead-settle-XXXXXX";
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mkdtemp(place) == nullptr) {
+      done = fail_errno(errno, "make a mount table of one's own");
+      return;
+    }
+    done = mount_device(device, *type, place, {}, false);
+    if (done) {
+      if (auto grown = grow_file_system(device, *type, place); !grown) log_warn("a file system is not as large as its volume", {{"volume", volume}, {"why", grown.error().message}});
+      if (::umount2(place, UMOUNT_NOFOLLOW) != 0) done = fail_errno(errno, fmt::format("unmount {}", place));
+    }
+    ::rmdir(place);
+  }).join();
+  return done;
 }
 
 Result<void> grow_to_device(const std::string& place, std::int64_t& known) {

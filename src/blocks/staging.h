@@ -17,6 +17,10 @@ struct Stage {
 // Blocks (a file system may be made). NotFound: no device of this machine shows it. Exists: it is there otherwise. Conflict: it holds something that is not mounted; it is left as it is. Internal: damaged, or something else is mounted there.
 Result<void> stage(const Stage& wanted);
 
+// Before a volume is mounted read-only by whoever: the log of the file system on it is replayed and it takes all of its device, as a mount for writing does. What is read then is what was synced, while `norecovery` alone shows what it was before the log.
+// The volume is attached for writing, and nobody has it mounted. Nothing is done to what is empty, or holds no file system of ours. NotFound: no device shows it. Internal: damaged.
+Result<void> settle(const std::string& volume);
+
 // A folder at `path`, for a mount; what is missing above it is made too. Invalid: something else is there, a link too.
 Result<void> make_folder(const std::string& path);
 

@@ -148,6 +148,8 @@ Result<std::vector<Json>> ControllerService::attachments_of(const std::string& v
 Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest* request, wire::CreateVolumeResponse* response) {
   if (auto status = check_name(request->name(), "name"); !status.ok()) return status;
   if (auto status = check_capabilities(request->volume_capabilities()); !status.ok()) return status;
+  // Nobody could ever write to it.
+  if (!request->has_volume_content_source() && std::all_of(request->volume_capabilities().begin(), request->volume_capabilities().end(), is_for_many)) return invalid("volume_capabilities: MULTI_NODE_READER_ONLY: an empty volume that nobody writes is of no use: say what it is to be a copy of (volume_content_source)");
   Parameters parameters;
   if (auto status = read_parameters(request->parameters(), parameters); !status.ok()) return status;
   if (auto status = read_mutable(request->mutable_parameters(), parameters); !status.ok()) return status;
@@ -267,14 +269,16 @@ Status ControllerService::ControllerPublishVolume(Context*, const wire::Controll
     const std::string& at = one["spec"]["node"].string();
     on_node += at == node ? 1 : 0;
     if (one["spec"]["volume"].string() != id) continue;
-    if (at != node) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("volume {} is attached to {}: one node at a time has a volume", id, at));
+    const bool reads = one["spec"]["readOnly"].boolean();
+    if (at != node && reads && read_only) continue;
+    if (at != node) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("volume {} is attached to {}{}: one node at a time has a volume, or several that all read it", id, at, reads ? ", read-only" : ""));
     if (one["spec"]["readOnly"].boolean() != read_only) return refuse(StatusCode::ALREADY_EXISTS, fmt::format("volume {} is attached to {} {}", id, node, read_only ? "for writing" : "read-only"));
     if (kube::deleting(one)) return refuse(StatusCode::ABORTED, fmt::format("volume {} is being detached from {}", id, node));
     made = false;
   }
   if (made && on_node >= options_.most_volumes_per_node) return refuse(StatusCode::RESOURCE_EXHAUSTED, fmt::format("node {} has {} volumes, the most that it may have", node, on_node));
   if (made) {
-    Json attachment = api::new_attachment(id, volume["spec"]["pool"].string(), node, read_only);
+    Json attachment = api::new_attachment(id, volume["spec"]["pool"].string(), node, read_only, request->volume_capability().has_mount());
     attachment.child("metadata").set("labels", Json::object({{api::kForPods, "csi"}}));
     if (auto created = api_.create(api::kAttachments, attachment); !created) return created.error().code == Code::Exists ? busy(id) : status_of(created.error());
   }
@@ -502,9 +506,7 @@ Status ControllerService::ControllerModifyVolume(Context*, const wire::Controlle
   const auto turn = busy_.take(request->volume_id());
   if (!turn) return busy(request->volume_id());
   auto status = change(request->volume_id(), [&](Json& object) -> Status {
-    if (wanted.iops) object.child("spec").set("iops", *wanted.iops);
-    if (wanted.throughput) object.child("spec").set("throughput", api::print_volume_size(*wanted.throughput));
-    for (const auto& [key, value] : wanted.tags) object.child("spec").child("tags").set(key, value);
+    api::apply({.iops = wanted.iops, .throughput = wanted.throughput, .tags = wanted.tags}, object);
     return Status::OK;
   }, volume);
   if (!status.ok() || (!wanted.iops && !wanted.throughput)) return status;

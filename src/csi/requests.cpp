@@ -48,10 +48,10 @@ Status check_capability(const wire::VolumeCapability& capability) {
     case Mode::SINGLE_NODE_WRITER:
     case Mode::SINGLE_NODE_READER_ONLY:
     case Mode::SINGLE_NODE_SINGLE_WRITER:
-    case Mode::SINGLE_NODE_MULTI_WRITER: break;
-    case Mode::MULTI_NODE_READER_ONLY:
+    case Mode::SINGLE_NODE_MULTI_WRITER:
+    case Mode::MULTI_NODE_READER_ONLY: break;
     case Mode::MULTI_NODE_SINGLE_WRITER:
-    case Mode::MULTI_NODE_MULTI_WRITER: return invalid("volume_capability: one node at a time has a volume of this driver: give each node a clone (dataSource), or use a shared file system");
+    case Mode::MULTI_NODE_MULTI_WRITER: return invalid("volume_capability: one node at a time has a volume of this driver, or several that all read it (MULTI_NODE_READER_ONLY): give each node a clone (dataSource), or use a shared file system");
     default: return invalid("volume_capability: access_mode is missing");
   }
   if (capability.has_mount()) {
@@ -65,7 +65,11 @@ Status check_capability(const wire::VolumeCapability& capability) {
 
 bool same_kind(const wire::VolumeCapability& a, const wire::VolumeCapability& b) { return a.has_block() == b.has_block(); }
 bool is_single_pod(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::SINGLE_NODE_SINGLE_WRITER; }
-bool is_read_only(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::SINGLE_NODE_READER_ONLY; }
+bool is_read_only(const wire::VolumeCapability& capability) {
+  const auto mode = capability.access_mode().mode();
+  return mode == wire::VolumeCapability::AccessMode::SINGLE_NODE_READER_ONLY || mode == wire::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY;
+}
+bool is_for_many(const wire::VolumeCapability& capability) { return capability.access_mode().mode() == wire::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY; }
 
 Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::int64_t& size) {
   const std::int64_t required = range == nullptr ? 0 : range->required_bytes(), limit = range == nullptr ? 0 : range->limit_bytes();
@@ -124,18 +128,12 @@ Status read_parameters(const Map& parameters, Parameters& out) {
 }
 
 Status read_mutable(const Map& parameters, Parameters& out) {
-  std::map<std::string, std::string>& tags = out.tags;
-  std::string wrong;
-  for (const auto& [key, value] : parameters) {
-    if (read_limit(key, value, out, wrong)) continue;
-    const std::size_t at = value.find('=');
-    if (!key.starts_with("tagSpecification_")) return invalid(fmt::format("mutable_parameters: there is no \"{}\"; iops, throughput and tagSpecification_N (KEY=VALUE) are what there is", key.substr(0, 60)));
-    if (at == std::string::npos || at == 0 || value.size() - at > 257) return invalid(fmt::format("mutable_parameters: {}: KEY=VALUE is expected", key));
-    tags[value.substr(0, at)] = value.substr(at + 1);
-  }
-  if (tags.size() > 40) return invalid("mutable_parameters: 40 tags at most");
-  if (!wrong.empty()) return invalid("mutable_parameters: " + wrong);
-  return limits_fit(out, "mutable_parameters");
+  auto read = api::read_volume_change({parameters.begin(), parameters.end()}, out.klass);
+  if (!read) return invalid("mutable_parameters: " + read.error().message);
+  if (read->iops) out.iops = read->iops;
+  if (read->throughput) out.throughput = read->throughput;
+  for (auto& [key, value] : read->tags) out.tags[key] = std::move(value);
+  return out.tags.size() > 40 ? invalid("mutable_parameters: 40 tags at most") : Status::OK;
 }
 
 Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed) {

@@ -37,6 +37,7 @@ Status check_capabilities(const Many& capabilities) {
 bool same_kind(const wire::VolumeCapability& a, const wire::VolumeCapability& b);  // both block, or both mounts
 bool is_single_pod(const wire::VolumeCapability& capability);                      // SINGLE_NODE_SINGLE_WRITER
 bool is_read_only(const wire::VolumeCapability& capability);                       // by its access mode
+bool is_for_many(const wire::VolumeCapability& capability);                        // nodes: MULTI_NODE_READER_ONLY
 
 // The size that a volume is to have: whole MiB where the range allows, `least` at least (of what it is made of).
 Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::int64_t& size);

@@ -18,6 +18,7 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "blocks/block_devices.h"
 #include "node/mounts.h"
 #include "node/oci_records.h"
 #include "node/oci_runtime.h"
@@ -169,6 +170,16 @@ Result<void> OciRuntime::run_conmon(const ContainerSpec& spec, const std::string
   // The terminal of a container outlives its clients: conmon would close it, and the container would be hung up.
   if (spec.in && (!spec.in_once || spec.terminal)) conmon.argv.emplace_back("--leave-stdin-open");
   conmon.pass = {{report_out.get(), 3}};
+  // Open as long as the monitor lives, and it outlives every process of the container: till then the device's number is not given to another volume, whoever detaches this one.
+  std::vector<blocks::OpenDevice> held;
+  for (const Device& device : spec.devices) {
+    if (device.volume.empty()) continue;
+    auto open = blocks::open_device(device.volume);
+    if (!open) return std::unexpected(std::move(open.error()));
+    if (open->device.major != device.major || open->device.minor != device.minor) return fail(Code::Unavailable, fmt::format("volume {} is at another device by now", device.volume));
+    held.push_back(std::move(*open));
+    conmon.pass.emplace_back(held.back().open.get(), 3 + static_cast<int>(held.size()));
+  }
   auto child = Child::start(conmon);
   if (!child) return std::unexpected(std::move(child.error()));
   report_out.reset();

@@ -13,8 +13,10 @@
 #include <memory>
 #include <optional>
 
+#include "api/volume.h"
 #include "base/encoding.h"
 #include "base/files.h"
+#include "blocks/block_devices.h"
 #include "blocks/staging.h"
 #include "kube/pod_claims.h"
 #include "kube/selector.h"
@@ -141,6 +143,15 @@ const Json* volume_named(const Json& pod, const std::string& name) {
   for (const Json& volume : pod["spec"]["volumes"].items())
     if (volume["name"].string() == name) return &volume;
   return nullptr;
+}
+
+// Unavailable: it is not, or that cannot be known.
+Result<void> check_attached(const std::string& volume, const Json& pod, const VolumeSources& sources) {
+  const auto attached = sources.attachment ? sources.attachment(volume) : Result<Json>(fail(Code::Unavailable, "attachments are not known here"));
+  if (!attached && attached.error().code != Code::NotFound) return pass(attached.error(), "whether its volume is attached to this node");
+  if (!attached || kube::deleting(*attached) || (*attached)["status"]["phase"].string() != "Attached") return fail(Code::Unavailable, fmt::format("volume {} is not attached to this node yet", volume));
+  if (const std::string& holder = (*attached)["metadata"]["annotations"][api::kForPod].string(); !holder.empty() && holder != kube::uid_of(pod)) return fail(Code::Unavailable, fmt::format("volume {} uses the ReadWriteOncePod access mode and is already in use by another pod", volume));
+  return {};
 }
 
 std::int64_t fs_group(const Json& pod) { return pod["spec"]["securityContext"]["fsGroup"].integer(-1); }
@@ -336,12 +347,14 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
   const std::int64_t group = fs_group(pod);
   if (!place->volume.empty()) {
     const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", reference["claimName"].string());
-    // Nodes of one machine see one another's devices: that it is there says nothing of whose it is.
-    if (const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false); !mounted || !*mounted) {
-      const auto attached = sources.attachment ? sources.attachment(place->volume) : Result<Json>(fail(Code::Unavailable, "attachments are not known here"));
-      if (!attached && attached.error().code != Code::NotFound) return pass(attached.error(), doing + ": whether its volume is attached to this node");
-      if (!attached || kube::deleting(*attached) || (*attached)["status"]["phase"].string() != "Attached") return fail(Code::Unavailable, fmt::format("{}: volume {} is not attached to this node yet", doing, place->volume));
+    if (place->block) {
+      if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
+      const auto device = blocks::device_of(place->volume);
+      return device ? Result<void>() : Result<void>(pass(device.error(), doing));
     }
+    // Nodes of one machine see one another's devices: that it is there says nothing of whose it is.
+    if (const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false); !mounted || !*mounted)
+      if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
     // Mounted for each pod, at a place of its own: who goes takes his mount with him, and with the last one the device is free.
     if (auto done = blocks::stage({.volume = place->volume, .place = here, .type = place->file_system, .flags = place->mount_options, .read_only = place->read_only}); !done) return pass(std::move(done.error()), doing);
     if (group >= 0 && !place->read_only && !reference["readOnly"].boolean()) return give_claim_to_group(here, group, pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
@@ -382,6 +395,7 @@ Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, cons
   if (!reference.is_object()) return folder(kube::uid_of(pod), volume["name"].string());
   auto place = place_of(reference, sources);
   if (!place) return std::unexpected(std::move(place.error()));
+  if (place->block) return fail(Code::Invalid, fmt::format("volume \"{}\" has volumeMode Block, but is specified in volumeMounts: name it in volumeDevices", volume["name"].string()));
   if (!place->volume.empty()) return folder(kube::uid_of(pod), volume["name"].string());
   return std::move(place->path);
 }
@@ -525,6 +539,28 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
   std::stable_sort(out.begin(), out.end(), [](const MountSpec& a, const MountSpec& b) {
     return std::count(a.target.begin(), a.target.end(), '/') < std::count(b.target.begin(), b.target.end(), '/');
   });
+  return out;
+}
+
+Result<std::vector<Device>> Volumes::devices(const Json& pod, const Json& container, const VolumeSources& sources, std::int64_t owner, std::int64_t group) const {
+  std::vector<Device> out;
+  for (const Json& one : container["volumeDevices"].items()) {
+    const std::string& name = one["name"].string();
+    const Json* volume = volume_named(pod, name);
+    if (volume == nullptr) return fail(Code::Invalid, "volume \"" + name + "\" is not in the pod");
+    const Json reference = claim_reference(pod, *volume);
+    if (!reference.is_object()) return fail(Code::Invalid, fmt::format("volume \"{}\" is no claim: only such are block devices", name));
+    const auto place = place_of(reference, sources);
+    if (!place) return std::unexpected(place.error());
+    if (!place->block) return fail(Code::Invalid, fmt::format("volume \"{}\" has volumeMode Filesystem, but is specified in volumeDevices: name it in volumeMounts", name));
+    const std::string doing = fmt::format("volume \"{}\"", name);
+    // Asked anew at each start: nothing is mounted that would have kept it here since the last.
+    if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
+    const auto device = blocks::device_of(place->volume);
+    if (!device) return pass(device.error(), doing);
+    const bool read_only = device->read_only || place->read_only || reference["readOnly"].boolean();
+    out.push_back({.path = one["devicePath"].string(), .type = 'b', .major = device->major, .minor = device->minor, .mode = read_only ? 0440U : 0660U, .uid = owner, .gid = group, .permissions = read_only ? "r" : "rw", .volume = place->volume});
+  }
   return out;
 }
 

@@ -57,6 +57,9 @@ class Volumes {
   Result<std::vector<MountSpec>> mounts(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources,
                                         const std::vector<std::pair<std::string, std::string>>& variables = {}) const;
 
+  // The container's volumeDevices, as they are now: for `owner` and `group`, numbered, and of volumes that are attached to this node. Unavailable: not yet, or not known.
+  Result<std::vector<Device>> devices(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources, std::int64_t owner, std::int64_t group) const;
+
  private:
   std::string folder(const std::string& uid, const std::string& volume) const { return pods_dir_ + "/" + uid + "/volumes/" + volume; }
   Result<void> prepare_one(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;

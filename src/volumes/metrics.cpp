@@ -19,10 +19,10 @@ std::string print_engines(VolumePool& pool, const std::string& name, const Clock
       throughput{"volume_throughput_limit_bytes", "gauge", "Bytes a second at most; 0: no limit."};
   const auto until = clock.monotonic() + kPatience;
   for (const auto& [id, entry] : pool.entries()) {
-    if (entry.snapshot || entry.node.empty() || !entry.managed || clock.monotonic() > until) continue;
+    if (entry.snapshot || !entry.attached() || !entry.managed || clock.monotonic() > until) continue;
     const auto engine = pool.engine(id);
     const bool answers = engine && *engine;
-    const auto line = [&](Series& series, const auto& value) { series.lines += fmt::format("fairlead_{}{{pool=\"{}\",volume=\"{}\",node=\"{}\"}} {}\n", series.what, name, id, entry.node, value); };
+    const auto line = [&](Series& series, const auto& value) { series.lines += fmt::format("fairlead_{}{{pool=\"{}\",volume=\"{}\",node=\"{}\"}} {}\n", series.what, name, id, entry.holders(), value); };
     line(up, answers && !(*engine)->failed ? 1 : 0);
     if (!answers) continue;
     const EngineSeen& seen = **engine;
@@ -42,7 +42,7 @@ std::string print_pool_metrics(VolumePool& pool, const std::string& name, const 
   std::int64_t volumes = 0, snapshots = 0, attached = 0;
   for (const auto& [id, entry] : pool.entries()) {
     (entry.snapshot ? snapshots : volumes) += 1;
-    attached += entry.node.empty() ? 0 : 1;
+    attached += static_cast<decltype(attached)>(entry.nodes.size());
   }
   gauge("pool_volumes", "Volumes in the pool.", volumes);
   gauge("pool_snapshots", "Snapshots in the pool.", snapshots);

@@ -44,6 +44,10 @@ Result<std::unique_ptr<VolumePool>> VolumePool::open(Pool& pool, std::unique_ptr
     if (auto done = out->go_on(lock, intent); !done) log_warn("a volume's operation waits", {{"volume", intent.id}, {"operation", std::string(text(intent.what))}, {"why", done.error().message}});
   }
   lock.unlock();
+  // What it had for itself when it died.
+  for (const auto& [name, entry] : out->entries())
+    if (const auto at = entry.nodes.find(kItself); at != entry.nodes.end())
+      if (auto done = out->detach(name, kItself, at->second); !done) log_warn("a volume is not let go", {{"volume", name}, {"why", done.error().message}});
   return out;
 }
 
@@ -229,14 +233,21 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
   }
   if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown)); !done) return std::unexpected(std::move(done.error()));
   const Entry& now = ledger_.entries().at(id);
-  return Attachment{now.device, now.generation};
+  return Attachment{now.device, now.nodes.at(node)};
+}
+Result<void> VolumePool::settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work) {
+  const auto at = attach(id, kItself, false);
+  if (!at) return std::unexpected(at.error());
+  auto done = work(id);
+  auto left = detach(id, kItself, at->generation);
+  return done ? left : done;
 }
 Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation) {
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   // What an attachment that was broken off has made would be left.
   if (auto done = finish(lock, id, What::Attach); !done) return done;
-  if (const auto begun = ledger_.detach(id, node, generation); !begun || !*begun) return carry_out(lock, begun);
+  if (const auto begun = ledger_.detach(id, node, generation); !begun || !*begun || (*begun)->what == What::Leave) return carry_out(lock, begun);
   // What is used stays, and is asked for again and again: nothing is written for that.
   lock.unlock();
   const auto seen = pool_.look(id);

@@ -2,6 +2,7 @@
 // A pool with its journal: what was answered holds, whoever dies when (docs/design/069-volume-pool.md).
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,8 @@
 #include "volumes/pool.h"
 
 namespace fairlead::volumes {
+
+inline constexpr const char* kItself = "its own pool";  // as a node, while the pool works on a volume; no node is called so
 
 struct Attachment {
   std::string device;
@@ -37,6 +40,8 @@ class VolumePool {
   Result<void> give(const std::string& id, const std::string& owner);         // it is for another from here on
   Result<Attachment> attach(const std::string& id, const std::string& node, bool read_only = false);
   Result<void> detach(const std::string& id, const std::string& node, std::int64_t generation);
+  // Attaches it for writing for itself (kItself) while `work` does something to it, and detaches it again; after a death that is made good by the next open(). Conflict: somebody has it. Errors of the work's too.
+  Result<void> settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work);
 
   std::map<std::string, Entry> entries() const;
   std::optional<Entry> entry(const std::string& id) const;

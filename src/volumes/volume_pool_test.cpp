@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <type_traits>
 
@@ -164,6 +165,77 @@ TEST_P(Pools, VolumesComeAreShownAndGo) {
     ASSERT_TRUE(volumes.remove("a"));
     EXPECT_THAT(*pool.ids(), IsEmpty());
     EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::NotFound);
+  });
+}
+
+TEST_P(Pools, ManyReadItAndNobodyWritesBesideThem) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, "text");
+    EXPECT_THAT(volumes.attach("a", "w1", true).error().message, HasSubstr("is attached to w0: one node at a time"));
+    EXPECT_EQ(volumes.attach("a", "w0", true).error().code, Code::Exists);
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    at = volumes.attach("a", "w0", true);
+    const auto also = volumes.attach("a", "w1", true);
+    ASSERT_TRUE(at && also) << also.error().message;
+    EXPECT_EQ(at->device, also->device) << "they share it";
+    EXPECT_EQ(at->generation, 2);
+    EXPECT_EQ(also->generation, 3);
+    EXPECT_EQ(volumes.attach("a", "w0", true)->generation, 2) << "again is nothing";
+    EXPECT_EQ(got(pool, "a", at->device), "text");
+    if (dynamic_cast<FakePool*>(&pool) == nullptr) {
+      const Fd fd(::open(at->device.c_str(), O_WRONLY | O_CLOEXEC));
+      const std::string block(4096, 'x');
+      EXPECT_FALSE(fd && ::pwrite(fd.get(), block.data(), block.size(), 0) > 0) << "nobody writes to it";
+    }
+    EXPECT_THAT(volumes.attach("a", "w2").error().message, HasSubstr("is attached to w0, w1, read-only"));
+    EXPECT_EQ(volumes.remove("a").error().code, Code::Conflict);
+    EXPECT_EQ(volumes.detach("a", "w0", 3).error().code, Code::Conflict) << "of another attachment";
+    ASSERT_TRUE(volumes.detach("a", "w0", 2));
+    ASSERT_TRUE(volumes.detach("a", "w0", 2)) << "again is nothing";
+    EXPECT_EQ(got(pool, "a", at->device), "text") << "the others have it still";
+    EXPECT_EQ(volumes.attach("a", "w2").error().code, Code::Conflict);
+    ASSERT_TRUE(volumes.detach("a", "w1", 3));
+    EXPECT_THAT(pool.look("a")->devices, IsEmpty());
+    at = volumes.attach("a", "w2");
+    ASSERT_TRUE(at) << at.error().message;
+    EXPECT_EQ(at->generation, 4);
+    put(pool, "a", at->device, "more");
+  });
+}
+
+// The pool itself has it for a moment; who dies meanwhile leaves nothing.
+TEST_P(Pools, ItWorksOnWhatNobodyHas) {
+  with_pool([this](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    int times = 0;
+    const auto work = [&](const std::string& id) -> Result<void> {
+      ++times;
+      const auto entry = volumes.entry(id);
+      EXPECT_FALSE(entry->read_only);
+      put(pool, id, entry->device, "settled");
+      EXPECT_EQ(volumes.attach(id, "w0").error().code, Code::Conflict) << "meanwhile nobody else has it";
+      return {};
+    };
+    ASSERT_TRUE(volumes.settle("a", work));
+    EXPECT_FALSE(volumes.entry("a")->attached());
+    EXPECT_THAT(volumes.settle("a", [](const std::string&) -> Result<void> { return fail(Code::Internal, "damaged"); }).error().message, HasSubstr("damaged"));
+    EXPECT_FALSE(volumes.entry("a")->attached());
+    const auto at = volumes.attach("a", "w0", true);
+    ASSERT_TRUE(at);
+    EXPECT_EQ(got(pool, "a", at->device), "settled");
+    EXPECT_EQ(volumes.settle("a", work).error().code, Code::Conflict);
+    EXPECT_EQ(times, 1);
+    ASSERT_TRUE(volumes.detach("a", "w0", at->generation));
+    // The next to open the pool lets go of what this one had for itself.
+    ASSERT_TRUE(volumes.attach("a", kItself));
+    MemoryDisk copy = disk_;
+    auto again = VolumePool::open(pool, std::make_unique<MemoryJournal>(copy));
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_FALSE((*again)->entry("a")->attached());
+    EXPECT_THAT(pool.look("a")->devices, IsEmpty());
   });
 }
 
@@ -489,12 +561,20 @@ struct Model {
   struct One {
     bool snapshot = false;
     std::int64_t size = 0;
-    std::string content, node;
+    std::string content;
+    std::set<std::string> nodes{};
     bool managed = false;
     Limits limits{};
+    bool reads = false;
   };
   std::map<std::string, One> all;
 };
+
+std::set<std::string> nodes_of(const Entry& entry) {
+  std::set<std::string> out;
+  for (const auto& [node, generation] : entry.nodes) out.insert(node);
+  return out;
+}
 
 // One life: random operations, with a death at the n-th place where there can be one. Returns how many places there were; `wrong`: what was answered and does not hold.
 int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& wrong) {
@@ -523,7 +603,7 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
       if (id == doubtful) continue;
       const auto has = entries.find(id);
       const auto file = pool.files.find(id + (want.snapshot ? ".snapshot" : ".volume"));
-      if (has == entries.end() || !has->second.there || has->second.size != want.size || has->second.node != want.node || file == pool.files.end() || file->second.size != want.size || file->second.content != want.content || has->second.managed != want.managed || has->second.limits != want.limits) wrong.push_back(fmt::format("seed {} death {}: {} is not as it was answered", seed, dies_at, id));
+      if (has == entries.end() || !has->second.there || has->second.size != want.size || nodes_of(has->second) != want.nodes || (!want.nodes.empty() && has->second.read_only != want.reads) || file == pool.files.end() || file->second.size != want.size || file->second.content != want.content || has->second.managed != want.managed || has->second.limits != want.limits) wrong.push_back(fmt::format("seed {} death {}: {} is not as it was answered", seed, dies_at, id));
     }
     for (const auto& [id, has] : entries)
       if (id != doubtful && !model.all.contains(id)) wrong.push_back(fmt::format("seed {} death {}: {} was never answered, or is gone", seed, dies_at, id));
@@ -532,11 +612,11 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
     std::map<std::string, int> shown;
     for (const auto& [name, device] : pool.devices) ++shown[device.first];
     for (const auto& [id, has] : entries)
-      if (shown[id] != (has.node.empty() ? 0 : 1)) wrong.push_back(fmt::format("seed {} death {}: {} is shown by {} devices", seed, dies_at, id, shown[id]));
+      if (shown[id] != (has.attached() ? 1 : 0)) wrong.push_back(fmt::format("seed {} death {}: {} is shown by {} devices", seed, dies_at, id, shown[id]));
     for (const auto& [id, has] : entries) {
       const auto engine = pool.engines.find(id);
       const bool served = engine != pool.engines.end();
-      if (served != (has.managed && !has.node.empty()) || (served && (engine->second.limits != has.limits || engine->second.size != has.size))) wrong.push_back(fmt::format("seed {} death {}: {} is not served as it is to be", seed, dies_at, id));
+      if (served != (has.managed && has.attached()) || (served && (engine->second.limits != has.limits || engine->second.size != has.size))) wrong.push_back(fmt::format("seed {} death {}: {} is not served as it is to be", seed, dies_at, id));
     }
     for (const auto& [id, engine] : pool.engines)
       if (!entries.contains(id)) wrong.push_back(fmt::format("seed {} death {}: an engine of {} is left", seed, dies_at, id));
@@ -554,15 +634,15 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
     switch (rng.below(9)) {
       case 0:
         done = volumes->create(id, size, "", "", managed, key);
-        if (done && at == model.all.end()) after.all[id] = {false, size, "", "", managed.has_value(), managed.value_or(Limits())};
+        if (done && at == model.all.end()) after.all[id] = {false, size, "", {}, managed.has_value(), managed.value_or(Limits())};
         break;
       case 1:
         done = volumes->create(id, size, other, "", managed);
-        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {false, size, model.all.at(other).content, "", managed.has_value(), managed.value_or(Limits())};
+        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {false, size, model.all.at(other).content, {}, managed.has_value(), managed.value_or(Limits())};
         break;
       case 2:
         done = volumes->take_snapshot(id, other);
-        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {true, model.all.at(other).size, model.all.at(other).content, ""};
+        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {true, model.all.at(other).size, model.all.at(other).content};
         break;
       case 3:
         done = volumes->grow(id, size);
@@ -573,15 +653,20 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
         if (done) after.all.erase(id);
         break;
       case 5: {
-        const auto attached = volumes->attach(id, node);
+        const bool reads = rng.below(2) == 0;
+        const auto attached = volumes->attach(id, node, reads);
         done = attached ? Result<void>() : Result<void>(std::unexpected(attached.error()));
-        if (done) after.all.at(id).node = node;
+        if (!done) break;
+        auto& one = after.all.at(id);
+        if (!one.nodes.empty() && !(one.nodes.contains(node) ? one.reads == reads : one.reads && reads)) wrong.push_back(fmt::format("seed {} death {}: {} has a writer beside others", seed, dies_at, id));
+        one.nodes.insert(node), one.reads = reads;
         break;
       }
       case 6: {
         const auto entries = volumes->entries();
-        done = volumes->detach(id, node, entries.contains(id) ? entries.at(id).generation : 1);
-        if (done) after.all.at(id).node.clear();
+        const auto entry = entries.find(id);
+        done = volumes->detach(id, node, entry != entries.end() && entry->second.nodes.contains(node) ? entry->second.nodes.at(node) : 1);
+        if (done) after.all.at(id).nodes.erase(node);
         break;
       }
       case 7:
@@ -589,7 +674,7 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
         if (done) after.all.at(id).limits = limits;
         break;
       default:  // somebody writes
-        if (at != model.all.end() && !at->second.snapshot && !at->second.node.empty()) after.all.at(id).content = pool.files.at(id + ".volume").content = fmt::format("text {}", ++written);
+        if (at != model.all.end() && !at->second.snapshot && !at->second.nodes.empty() && !at->second.reads) after.all.at(id).content = pool.files.at(id + ".volume").content = fmt::format("text {}", ++written);
     }
     if (dead) {
       // The process is gone, and the machine's unsynced bytes. What was asked for is done, or is not.
@@ -604,7 +689,7 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
       // From here on it is what it is.
       const auto entries = volumes->entries();
       if (const auto has = entries.find(id); has == entries.end()) model.all.erase(id);
-      else if (const auto file = pool.files.find(id + (has->second.snapshot ? ".snapshot" : ".volume")); file != pool.files.end()) model.all[id] = {has->second.snapshot, has->second.size, file->second.content, has->second.node, has->second.managed, has->second.limits};
+      else if (const auto file = pool.files.find(id + (has->second.snapshot ? ".snapshot" : ".volume")); file != pool.files.end()) model.all[id] = {has->second.snapshot, has->second.size, file->second.content, nodes_of(has->second), has->second.managed, has->second.limits, has->second.read_only};
       doubtful.clear();
       continue;
     }
@@ -645,6 +730,25 @@ TEST(VolumePool, TheJournalOfAnotherPoolIsRefused) {
   EXPECT_EQ(VolumePool::open(pool, std::make_unique<MemoryJournal>(disk)).error().code, Code::Invalid);
   disk.durable = frame_record(R"({"end": 7})");
   EXPECT_EQ(VolumePool::open(pool, std::make_unique<MemoryJournal>(disk)).error().code, Code::Internal) << "an end without a beginning";
+}
+
+// As it was written before several could read one, and as who wrote that would read it.
+TEST(Ledger, OneNodeIsWrittenAsItAlwaysWas) {
+  Ledger ledger("p");
+  ASSERT_TRUE(ledger.apply(*kube::parse_json(R"({"pool": "p", "last": 9, "entries": {"a": {"size": 4096, "there": true, "node": "w0", "device": "/dev/loop1", "generation": 4}}, "underWay": []})")));
+  EXPECT_EQ(ledger.entries().at("a").nodes, (std::map<std::string, std::int64_t>{{"w0", 4}}));
+  EXPECT_FALSE(ledger.snapshot()["entries"]["a"].has("nodes"));
+  EXPECT_EQ(ledger.snapshot()["entries"]["a"]["node"].string(), "w0");
+  ASSERT_TRUE(ledger.apply(*kube::parse_json(R"({"pool": "p", "last": 9, "entries": {"a": {"size": 4096, "there": true, "readOnly": true, "node": "w0", "device": "/dev/loop1", "generation": 5, "nodes": {"w0": 4, "w1": 5}}}, "underWay": []})")));
+  EXPECT_EQ(ledger.entries().at("a").nodes, (std::map<std::string, std::int64_t>{{"w0", 4}, {"w1", 5}}));
+  const auto leaves = ledger.detach("a", "w1", 5);
+  ASSERT_TRUE(leaves && *leaves);
+  EXPECT_EQ((*leaves)->what, What::Leave);
+  ASSERT_TRUE(ledger.apply(Ledger::record_of(**leaves)) && ledger.apply(Ledger::end_of(**leaves, false)));
+  Ledger again("p");
+  ASSERT_TRUE(again.apply(ledger.snapshot()));
+  EXPECT_EQ(again.entries(), ledger.entries());
+  EXPECT_EQ((*again.detach("a", "w0", 4))->what, What::Detach);
 }
 
 TEST(VolumePool, AForeignFileIsNeitherTakenNorRemoved) {
@@ -721,9 +825,9 @@ TEST(VolumePool, ManyAtOnceComeToWhatOneAfterTheOtherWould) {
           case 1: (void)pool.create(id, 16 * mib, "s" + std::string(1, static_cast<char>('a' + rng.below(4)))); break;
           case 2: (void)pool.take_snapshot(snapshot, id); break;
           case 3: (void)pool.grow(id, static_cast<std::int64_t>(16 + 4 * rng.below(4)) * mib); break;
-          case 4: (void)pool.attach(id, node); break;
+          case 4: (void)pool.attach(id, node, rng.below(2) == 0); break;
           case 5:
-            if (const auto entry = pool.entry(id)) (void)pool.detach(id, entry->node, entry->generation);
+            if (const auto entry = pool.entry(id); entry && entry->attached()) (void)pool.detach(id, entry->nodes.begin()->first, entry->nodes.begin()->second);
             break;
           case 6: (void)pool.remove(rng.below(2) == 0 ? id : snapshot); break;
           default: (void)pool.space(), (void)pool.entries(); break;
@@ -743,7 +847,7 @@ TEST(VolumePool, ManyAtOnceComeToWhatOneAfterTheOtherWould) {
     ++there;
   }
   EXPECT_EQ(entries.size(), there);
-  for (const auto& [id, entry] : entries) EXPECT_EQ(files.look(id)->devices.size(), entry.node.empty() ? 0u : 1u) << id;
+  for (const auto& [id, entry] : entries) EXPECT_EQ(files.look(id)->devices.size(), entry.attached() ? 1u : 0u) << id;
   // And all of it is in the journal.
   auto again = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
   ASSERT_TRUE(again);

@@ -15,6 +15,15 @@ apply() { run apply -f - > "$work/out" 2>&1 || { cat "$work/out"; fail "apply"; 
 phase_is() { [ "$(run get "$1" "$2" -o json 2> /dev/null | python3 -c "import json,sys; print(json.load(sys.stdin)['status'].get('phase',''))")" = "$3" ]; }
 field() { run get "$1" "$2" -o json | python3 -c "import json,sys; o=json.load(sys.stdin); print($3)"; }
 gone() { ! run get "$1" "$2" > /dev/null 2>&1; }
+change_claim() { # NAME, and what is done to its `spec`
+  run get pvc "$1" -o json | python3 -c "
+import json, sys
+claim = json.load(sys.stdin)
+spec = claim['spec']
+$2
+print(json.dumps({'apiVersion': 'v1', 'kind': 'PersistentVolumeClaim', 'metadata': {'name': '$1', 'namespace': 'default'}, 'spec': spec}))" > "$work/claim.json"
+  run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail "change claim $1"; }
+}
 says() { run get "$1" "$2" -o json 2> /dev/null | grep -qF -- "$3"; }
 
 printf '%s\n' "$(cat << 'YAML'
@@ -77,16 +86,7 @@ note "a claim is a volume, attached, formatted and mounted: $(awk '{print $2}' "
 says node m0 '"topology.fairlead.dev/pool"' || fail 'the node has no topology'
 
 # --- it grows while the pod runs
-run get pvc data -o json | sed 's/"storage": *"1Gi"/"storage": "2Gi"/' > "$work/claim.json"
-python3 - "$work/claim.json" << 'PY'
-import json, sys
-claim = json.load(open(sys.argv[1]))
-claim['spec']['resources']['requests']['storage'] = '2Gi'
-for key in ('status',): claim.pop(key, None)
-for key in ('managedFields', 'resourceVersion', 'uid', 'creationTimestamp'): claim['metadata'].pop(key, None)
-json.dump(claim, open(sys.argv[1], 'w'))
-PY
-run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail 'grow the claim'; }
+change_claim data "spec['resources']['requests']['storage'] = '2Gi'"
 grown() { [ "$(run exec writer -n default -- sh -c 'df -k /data | tail -n 1' | awk '{print $2}')" -gt 1900000 ]; }
 until_true 60 'the file system in the pod has grown' grown
 until_true 20 'the claim tells its size' says pvc data '"storage": "2Gi"'
@@ -98,7 +98,35 @@ run volume modify "$volume" --iops 800 --throughput 40 > "$work/out" 2>&1 || { c
 grep -q '800 operations and 40 MiB a second' "$work/out" || { cat "$work/out"; fail 'modify says what is in force'; }
 if run volume modify "$volume" --iops 7 > "$work/out" 2>&1; then fail 'a limit that is too low is taken'; fi
 grep -q '100 to 10000000 are expected' "$work/out" || { cat "$work/out"; fail 'what would do is not said'; }
-note 'limits change under the running pod'
+# By the class that the claim names, too.
+apply << 'YAML'
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: silver}
+driverName: csi.fairlead.dev
+parameters: {iops: "2000", throughput: "30"}
+---
+apiVersion: storage.k8s.io/v1beta1
+kind: VolumeAttributesClass
+metadata: {name: gold}
+driverName: csi.fairlead.dev
+parameters: {iops: "9000"}
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: tin}
+driverName: csi.fairlead.dev
+parameters: {iops: "7"}
+YAML
+attributes_are() { [ "$(field pvc "$1" "o['status'].get('currentVolumeAttributesClassName'), json.dumps(o['status'].get('modifyVolumeStatus'), sort_keys=True)")" = "$2" ]; }
+change_claim data "spec['volumeAttributesClassName'] = 'silver'"
+until_true 20 'the claim has the attributes of its class' attributes_are data 'silver null'
+[ "$(field volume "$volume" "o['status']['iops'], o['status']['throughputBytes'] >> 20")" = '2000 30' ] || fail 'and so has its volume'
+change_claim data "spec['volumeAttributesClassName'] = 'tin'"
+until_true 20 'what cannot be is told' attributes_are data 'silver {"status": "Infeasible", "targetVolumeAttributesClassName": "tin"}'
+change_claim data "spec['volumeAttributesClassName'] = 'silver'"
+until_true 20 'and taken back' attributes_are data 'silver null'
+note 'limits change under the running pod, by hand and by a VolumeAttributesClass'
 
 # --- a snapshot under the running pod, while the daemon is killed
 run volume snapshot "$volume" --name then > "$work/out" 2>&1 || { cat "$work/out"; fail 'snapshot'; }
@@ -173,6 +201,23 @@ pod of-data m1 'cat /data/file; echo mine > /data/file; sync; sleep 3600' of-dat
 until_true 60 'the claim of a claim holds what that holds' bash -c "'$fairlead' logs of-data -n default | grep -qx second"
 [ "$(run exec reader -n default -- cat /data/file)" = second ] || fail 'what a copy writes is seen in what it was made of'
 drop_copy of-data
+# A copy that pods of several nodes read at once: what was synced before the snapshot is there, though its log was never replayed, and nobody writes.
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: library, namespace: default}
+spec: {accessModes: [ReadOnlyMany], storageClassName: fast, resources: {requests: {storage: 2Gi}}, dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}}
+YAML
+for reader in a:m0 b:m0 c:m1; do pod "reads-${reader%:*}" "${reader#*:}" 'cat /data/file; echo mine > /data/file; sleep 3600' library; done
+for reader in a b c; do
+  until_true 60 "pod $reader reads what many read" bash -c "'$fairlead' logs reads-$reader -n default | grep -qx first"
+  until_true 10 "and does not write" bash -c "'$fairlead' logs reads-$reader -n default | grep -q 'Read-only file system'"
+done
+[ "$(field volume "$(field pvc library "o['spec']['volumeName']")" "o['status']['node']")" = 'm0, m1' ] || fail 'two nodes have what many read'
+library=$(field pvc library "o['spec']['volumeName']")
+run delete pod reads-a reads-b reads-c -n default > /dev/null
+run delete pvc library -n default > /dev/null
+until_true 60 'what many read goes' gone volume "$library"
 apply <<< '{apiVersion: v1, kind: Namespace, metadata: {name: strangers}}'
 copy stolen strangers 'dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}'
 apply << 'YAML'
@@ -202,7 +247,7 @@ own=$(field pvc short-cache "o['spec']['volumeName']")
 run delete pod short -n default > /dev/null
 until_true 60 'its claim goes with it' gone pvc short-cache
 until_true 60 'so does the volume' gone volume "$own"
-note 'claims begin with a snapshot or another claim of their namespace; one lives and dies with its pod'
+note 'claims begin with a snapshot or another claim of their namespace; pods of two nodes read one; one lives and dies with its pod'
 
 # --- it goes with its claim, and not before its pod
 run delete pvc data -n default --no-wait > /dev/null 2>&1 || run delete pvc data -n default > /dev/null 2>&1 || true
@@ -216,6 +261,67 @@ run delete pod restored -n default > /dev/null
 run delete pvc back -n default > /dev/null
 until_true 30 'a retained volume is free again' phase_is volume back Available
 note 'deleted with the claim; a retained one stays'
+
+# --- a block device, without a file system
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: raw, namespace: default}
+spec: {accessModes: [ReadWriteOncePod], volumeMode: Block, volumeAttributesClassName: gold, storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+YAML
+# raw_pod NAME NODE READONLY COMMAND
+raw_pod() { apply << YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: default}
+spec:
+  nodeSelector: {kubernetes.io/hostname: $2}
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: busybox:1
+    command: [sh, -c, "$4"]
+    volumeDevices: [{name: v, devicePath: /dev/xvda}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: raw, readOnly: $3}}]
+YAML
+}
+inside() { run exec "$1" -n default -- sh -c "$2"; }
+raw_pod raw-writer m0 false 'echo raw-data > /tmp/x && dd if=/tmp/x of=/dev/xvda conv=fsync 2> /dev/null && echo written; sleep 3600'
+until_true 60 'a pod writes to its block device' bash -c "'$fairlead' logs raw-writer -n default | grep -qx written"
+raw=$(field pvc raw "o['spec']['volumeName']")
+[ "$(field pv "$raw" "o['spec']['volumeMode'], 'fsType' in o['spec']['csi']")" = 'Block False' ] || fail 'the PersistentVolume of a block device'
+[ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((1 << 30)) ] || fail 'the size of the device'
+attributes_are raw 'gold null' || fail 'a claim with a class from the beginning'
+[ "$(field volume "$raw" "o['status']['iops']")" = 9000 ] || fail 'its volume has the limits of its class'
+if inside raw-writer 'ls -l /proc/1/fd' | grep -q loop; then fail 'the container has the descriptor that its monitor holds'; fi
+raw_pod raw-second m0 false 'echo in; sleep 3600'
+until_true 30 'a second pod is told that it waits' bash -c "'$fairlead' get events -n default -o json | grep -q 'uses the ReadWriteOncePod access mode and is already in use by pod'"
+! phase_is pod raw-second Running || fail 'two pods have a volume of ReadWriteOncePod'
+run delete pod raw-second -n default > /dev/null
+# Another loop device: the container may have its own alone, whatever files it makes.
+pool_device=$(basename "$(dirname "$(dirname "$(grep -lF "$FAIRLEAD_STATE_DIR/pool.img" /sys/block/loop*/loop/backing_file | head -n 1)")")")
+if inside raw-writer "mknod /tmp/other b 7 ${pool_device#loop} && head -c 4096 /tmp/other" > "$work/out" 2>&1; then fail 'a container reads the device of the whole pool'; fi
+grep -q 'Operation not permitted' "$work/out" || { cat "$work/out"; fail 'another device is refused by name'; }
+change_claim raw "spec['resources']['requests']['storage'] = '2Gi'"
+raw_has_grown() { [ "$(inside raw-writer 'blockdev --getsize64 /dev/xvda')" = $((2 << 30)) ]; }
+until_true 60 'the device in the pod has grown' raw_has_grown
+# Its number is nobody else's as long as its container lives, whoever takes the attachment away.
+device=$(field volume "$raw" "o['status']['device']")
+attachment=$(field attachment "$raw.m0" "o['metadata']['uid']")
+run volume detach "$raw" m0 --timeout 2 > "$work/out" 2>&1 || true
+[ "$(field attachment "$raw.m0" "o['metadata']['uid'] == '$attachment', o['status']['phase']")" = 'True Detaching' ] || fail "a device is taken from under its container: $(run get attachment "$raw.m0" -o json)"
+[ "$(inside raw-writer 'head -c 8 /dev/xvda')" = raw-data ] || fail 'the device went under its container'
+grep -qF "$raw." "/sys/block/${device#/dev/}/loop/backing_file" || fail "$device is somebody else's"
+run delete pod raw-writer -n default > /dev/null
+raw_pod raw-reader m1 true 'head -c 8 /dev/xvda; echo; echo spoilt > /tmp/x; dd if=/tmp/x of=/dev/xvda conv=fsync && echo written; sleep 3600'
+until_true 60 'the next pod, on another node, reads what was written' bash -c "'$fairlead' logs raw-reader -n default | grep -qx raw-data"
+until_true 20 'and does not write where it is to read' bash -c "'$fairlead' logs raw-reader -n default | grep -q 'Operation not permitted'"
+[ "$(inside raw-reader 'head -c 8 /dev/xvda')" = raw-data ] || fail 'a read-only device was written to'
+run delete pod raw-reader -n default > /dev/null
+run delete pvc raw -n default > /dev/null
+until_true 60 'the block volume goes with its claim' gone volume "$raw"
+note 'a block device: written, grown in the pod, read-only on another node, and no other device'
 
 # --- refused
 apply << 'YAML'

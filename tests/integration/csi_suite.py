@@ -552,6 +552,42 @@ def second_node():
     nothing_left("nothing is left of it")
 
 
+@part
+def many_readers():
+    """What was synced before a snapshot is read by several nodes and pods of each, and nobody writes beside them."""
+    for fs in ("xfs", "ext4"):
+        source = Volume(f"{fs}-written", kind=mount(fs)).up()
+        put(source.path("file"), b"synced")  # it lies in the log alone
+        then = source.snapshot(f"{fs}-then")
+        reader = Volume(f"{fs}-read", kind=mount(fs, "MULTI_NODE_READER_ONLY"), source=of_snapshot(then)).attach()
+        device = reader.device
+        reader.attach("other")
+        check(f"{fs}: two nodes of a machine share a device", device, reader.device)
+        check(f"{fs}: which cannot be written", "1", run(["blockdev", "--getro", device]).stdout.strip())
+        writer = {**reader.attach_request("here"), "volume_capability": mount(fs)}
+        refuses(f"{fs}: who reads it does not get it for writing", EXISTS, "ControllerPublishVolume", writer)
+        reader.stage().publish()
+        check(f"{fs}: what was synced before the snapshot is there", b"synced", get(reader.path("file")))
+        check(f"{fs}: and is not written to", "Read-only file system", error_of(lambda: put(reader.path("file"), b"spoilt")))
+        first, reader.target = reader.target, reader.target + "-2"
+        reader.publish()
+        check(f"{fs}: a second pod reads it, too", b"synced", get(reader.path("file")))
+        reader.unpublish()
+        reader.target = first
+        reader.detach("other")
+        check(f"{fs}: a node that goes takes it from nobody", b"synced", get(reader.path("file")))
+        refuses(f"{fs}: a writer waits until all have gone", PRECONDITION, "ControllerPublishVolume", {**writer, "node_id": "other"})
+        reader.down()
+        reader.kind = mount(fs)
+        reader.up()
+        put(reader.path("file"), b"written")
+        refuses(f"{fs}: readers wait for who writes", PRECONDITION, "ControllerPublishVolume", {**reader.attach_request("other"), "volume_capability": mount(fs, "MULTI_NODE_READER_ONLY")})
+        reader.down().delete()
+        source.down().delete()
+        does("DeleteSnapshot", {"snapshot_id": then})
+    nothing_left("nothing is left of them")
+
+
 def size_of_file_system(place):
     about = os.statvfs(place)
     return about.f_blocks * about.f_frsize
@@ -882,7 +918,7 @@ def requests():
     refuses("NodePublishVolume without staging_target_path", PRECONDITION, "NodePublishVolume", {key: value for key, value in volume.publish_request().items() if key != "staging_target_path"})
     for what, capability in (("without access_mode", {"mount": {}}), ("with neither block nor mount", {"access_mode": {"mode": "SINGLE_NODE_WRITER"}}), ("with the mode UNKNOWN", mount(mode="UNKNOWN")), ("with a mode of which nobody has heard", mount(mode=99)),
                              ("with fs_type btrfs", mount("btrfs")), ("with fs_type ../ext4", mount("../ext4")), ("with two mount flags in one", mount(flags=["ro,remount"])), ("with an option for a flag", mount(flags=["-o"])),
-                             *((f"with {mode}", mount(mode=mode)) for mode in ("MULTI_NODE_READER_ONLY", "MULTI_NODE_SINGLE_WRITER", "MULTI_NODE_MULTI_WRITER")), ("with MULTI_NODE_MULTI_WRITER, as a block device", block("MULTI_NODE_MULTI_WRITER"))):
+                             *((f"with {mode}", mount(mode=mode)) for mode in ("MULTI_NODE_SINGLE_WRITER", "MULTI_NODE_MULTI_WRITER")), ("with MULTI_NODE_MULTI_WRITER, as a block device", block("MULTI_NODE_MULTI_WRITER"))):
         refuses(f"CreateVolume: a capability {what}", INVALID, "CreateVolume", {**create, "volume_capabilities": [capability]})
         refuses(f"CreateVolume: a good capability and one {what}", INVALID, "CreateVolume", {**create, "volume_capabilities": [mount(), capability]})
         refuses(f"ControllerPublishVolume: a capability {what}", INVALID, "ControllerPublishVolume", {**volume.attach_request(), "volume_capability": capability})
@@ -890,6 +926,8 @@ def requests():
         refuses(f"NodePublishVolume: a capability {what}", INVALID, "NodePublishVolume", {**volume.publish_request(), "volume_capability": capability})
         answer = call("ValidateVolumeCapabilities", volume.asks(volume_capabilities=[capability]))
         check(f"ValidateVolumeCapabilities: one {what} is not confirmed", "no confirmation", str(answer), lambda _: "confirmed" not in answer.body)
+
+    refuses("CreateVolume: for many readers, and made of nothing", INVALID, "CreateVolume", {**create, "volume_capabilities": [mount(mode="MULTI_NODE_READER_ONLY")]})
 
     for method in ("CreateVolume", "CreateSnapshot"):
         base = create if method == "CreateVolume" else {"source_volume_id": volume.id}

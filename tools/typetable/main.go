@@ -34,6 +34,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +64,8 @@ var kinds = []kind{
 	{"rbac.authorization.k8s.io/v1", rbacv1.Role{}}, {"rbac.authorization.k8s.io/v1", rbacv1.ClusterRole{}},
 	{"rbac.authorization.k8s.io/v1", rbacv1.RoleBinding{}}, {"rbac.authorization.k8s.io/v1", rbacv1.ClusterRoleBinding{}},
 	{"storage.k8s.io/v1", storagev1.StorageClass{}},
+	// The same in v1 since Kubernetes 1.34, of whose modules these are not yet.
+	{"storage.k8s.io/v1", storagev1beta1.VolumeAttributesClass{}}, {"storage.k8s.io/v1beta1", storagev1beta1.VolumeAttributesClass{}},
 	{"discovery.k8s.io/v1", discoveryv1.EndpointSlice{}},
 	{"events.k8s.io/v1", eventsv1.Event{}},
 	{"autoscaling/v1", autoscalingv1.Scale{}},

@@ -74,7 +74,7 @@ std::vector<Column> claim_columns() {
       column("Capacity", [](const Json& o, Instant) { return Json(o["status"]["capacity"]["storage"].string()); }),
       column("Access Modes", [](const Json& o, Instant) { return Json(access_modes(o["status"]["accessModes"])); }),
       column("StorageClass", [](const Json& o, Instant) { return Json(o["spec"]["storageClassName"].string()); }),
-      column("VolumeAttributesClass", [](const Json&, Instant) { return Json("<unset>"); }),
+      column("VolumeAttributesClass", [](const Json& o, Instant) { return Json(o["spec"]["volumeAttributesClassName"].string_or("<unset>")); }),
       age_column(),
       column("VolumeMode", [](const Json& o, Instant) { return o["spec"]["volumeMode"]; }, 1),
   };

@@ -18,6 +18,7 @@ struct Row {
   std::vector<std::string> short_names, categories;
   bool status = false;
   std::vector<std::string> subresources, selectable_fields;
+  std::string stored_as;  // of a further version: which one is stored; empty: this one
 };
 
 }  // namespace
@@ -43,6 +44,8 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
       {workloads::budgets, "poddisruptionbudget", {"pdb"}, {}, true, {}, {}},
       {workloads::network_policies, "networkpolicy", {"netpol"}, {}, false, {}, {}},
       {workloads::storage_classes, "storageclass", {"sc"}, {}, false, {}, {}},
+      {workloads::attributes_classes, "volumeattributesclass", {"vac"}, {}, false, {}, {}},
+      {workloads::attributes_classes_beta, "volumeattributesclass", {"vac"}, {}, false, {}, {}, workloads::attributes_classes.version},
       {workloads::volumes, "persistentvolume", {"pv"}, {}, true, {}, {}},
       {rbac_resources::roles, "role", {}, {}, false, {}, {}},
       {rbac_resources::cluster_roles, "clusterrole", {}, {}, false, {}, {}},
@@ -66,6 +69,8 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
     kind->selectable_fields = row.selectable_fields;
     kind->type = kube::TypeTable::builtin().find_kind(row.resource.api_version(), row.resource.kind);
     kind->columns = builtin_columns(row.resource);
+    kind->storage = row.stored_as.empty();
+    kind->storage_version = row.stored_as;
     out.push_back(std::move(kind));
   }
   return out;

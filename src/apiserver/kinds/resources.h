@@ -10,6 +10,8 @@ inline const kube::Resource endpoint_slices{"discovery.k8s.io", "v1", "endpoints
 inline const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 inline const kube::Resource network_policies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 inline const kube::Resource storage_classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+inline const kube::Resource attributes_classes{"storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", false};
+inline const kube::Resource attributes_classes_beta{"storage.k8s.io", "v1beta1", "volumeattributesclasses", "VolumeAttributesClass", false};
 inline const kube::Resource volumes{"", "v1", "persistentvolumes", "PersistentVolume", false};
 
 // Labels, annotations and finalizers of Kubernetes' own controllers.

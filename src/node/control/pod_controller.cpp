@@ -495,6 +495,13 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   if (spec->privileged) spec->devices = host_devices();
   if (!ports_.config.cdi_dirs.empty() && !asked_devices(*container).empty())
     if (auto granted = grant_devices(*container, *spec); !granted) return trouble("CreateContainerError", granted.error().message, 10s);
+  const std::int64_t fs_group = pod["spec"]["securityContext"]["fsGroup"].integer(-1);
+  auto devices = volumes_.devices(pod, *container, sources, spec->uid, fs_group >= 0 ? fs_group : spec->gid);
+  if (!devices) return trouble("CreateContainerConfigError", devices.error().message, 5s);
+  for (Device& device : *devices) {
+    std::erase_if(spec->devices, [&](const Device& one) { return one.path == device.path; });
+    spec->devices.push_back(std::move(device));
+  }
   {
     const std::lock_guard lock(mutex_);
     attempts_[spec->id] = kube::key_of(pod);

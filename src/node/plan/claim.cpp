@@ -81,12 +81,13 @@ Result<ClaimPlace> place_of_claim(const Json& claim, const Json& volume, const J
   // The claim names the volume, but it is the volume that says whose it is: anybody may write a claim.
   if (reference["namespace"].string() != kube::space_of(claim) || reference["name"].string() != kube::name_of(claim) || reference["uid"].string() != kube::uid_of(claim))
     return fail(Code::Unavailable, fmt::format("persistentvolume \"{}\" is not bound to claim \"{}\"", name, kube::name_of(claim)));
-  if (spec["volumeMode"].string() == "Block") return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is a block device: this node mounts volumeMode Filesystem only", name));
+  const bool block = spec["volumeMode"].string() == "Block";
+  if (block && !spec["csi"].is_object()) return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is a block device: of those this node knows csi volumes alone", name));
   if (const Json& required = spec["nodeAffinity"]["required"]; required.is_object() && !node_selector_holds(required, node))
     return fail(Code::Invalid, fmt::format("persistentvolume \"{}\" is not on node \"{}\": its nodeAffinity does not hold there", name, kube::name_of(node)));
   if (const Json& csi = spec["csi"]; csi.is_object()) {
     if (csi["driver"].string() != api::kVolumeDriver) return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of the driver {}: this node mounts those of {}", name, csi["driver"].string(), api::kVolumeDriver));
-    ClaimPlace out{.path = {}, .type = {}, .local = true, .volume = csi["volumeHandle"].string(), .file_system = csi["fsType"].string(), .mount_options = {}, .read_only = csi["readOnly"].boolean()};
+    ClaimPlace out{.path = {}, .type = {}, .local = true, .volume = csi["volumeHandle"].string(), .file_system = csi["fsType"].string(), .mount_options = {}, .read_only = api::is_read_only(volume), .block = block};
     if (!api::is_volume_name(out.volume)) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": \"{}\" is no volume", name, out.volume.substr(0, 80)));
     if (!out.file_system.empty() && out.file_system != "ext4" && out.file_system != "xfs") return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": fsType {}: ext4 and xfs are mounted", name, out.file_system));
     for (const Json& one : spec["mountOptions"].items()) {
@@ -99,7 +100,7 @@ Result<ClaimPlace> place_of_claim(const Json& claim, const Json& volume, const J
   if (!local && !spec["hostPath"].is_object())
     return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of a kind that this node does not mount ({}): hostPath, local and csi are", name, source_of(volume)));
   const Json& source = spec[local ? "local" : "hostPath"];
-  ClaimPlace out{.path = source["path"].string(), .type = local ? "Directory" : source["type"].string(), .local = local, .volume = {}, .file_system = {}, .mount_options = {}, .read_only = false};
+  ClaimPlace out{.path = source["path"].string(), .type = local ? "Directory" : source["type"].string(), .local = local, .volume = {}, .file_system = {}, .mount_options = {}, .read_only = false, .block = false};
   if (!out.path.starts_with('/') || climbs(out.path)) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": its path \"{}\" is not an absolute one without \"..\"", name, out.path));
   return out;
 }

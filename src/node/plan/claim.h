@@ -17,6 +17,7 @@ struct ClaimPlace {
   std::string file_system;               // of such a one; empty: whatever is on it
   std::vector<std::string> mount_options;
   bool read_only = false;
+  bool block = false;  // volumeMode Block, of csi.fairlead.dev alone: containers have its device
 };
 
 // The volume that the claim is bound to. Unavailable: to none yet.

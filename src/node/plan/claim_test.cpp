@@ -37,7 +37,7 @@ TEST(Claim, IsWhereItsVolumeSaysIfThatIsItsOwnAndHere) {
            Row{"nfs: {server: s, path: /x}", "does not mount (nfs): hostPath, local and csi are"},
            Row{"capacity: {storage: 1Gi}", "does not mount (nothing)"},
            Row{"csi: {driver: d, volumeHandle: h}, capacity: {storage: 1Gi}", "this node mounts those of csi.fairlead.dev"},
-           Row{"hostPath: {path: /x}, volumeMode: Block", "block device"},
+           Row{"hostPath: {path: /x}, volumeMode: Block", "of those this node knows csi volumes alone"},
            Row{"hostPath: {path: /x}, volumeMode: Filesystem", "/x  "},
            Row{"local: {path: /x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [h1]}]}]}}", "/x Directory local"},
            Row{"local: {path: /x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [h2]}]}]}}", "is not on node \"n1\""},
@@ -62,6 +62,8 @@ TEST(ClaimPlace, AVolumeOfTheDriverIsNamedAndHasNoPath) {
   EXPECT_EQ(good->file_system, "xfs");
   EXPECT_TRUE(good->read_only && good->path.empty());
   EXPECT_THAT(good->mount_options, testing::ElementsAre("noatime"));
+  EXPECT_FALSE(good->block);
+  EXPECT_TRUE(place("csi: {driver: csi.fairlead.dev, volumeHandle: pvc-1}, volumeMode: Block")->block);
   for (const auto& [spec, why] : {std::pair("csi: {driver: ebs.csi.aws.com, volumeHandle: vol-1}", "driver ebs.csi.aws.com"), {"csi: {driver: csi.fairlead.dev, volumeHandle: ../x}", "is no volume"}, {"csi: {driver: csi.fairlead.dev, volumeHandle: a, fsType: ntfs}", "fsType ntfs"}, {"csi: {driver: csi.fairlead.dev, volumeHandle: a}, mountOptions: ['ro,exec']", "single options"},
                                   {"csi: {driver: csi.fairlead.dev, volumeHandle: a}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.fairlead.dev/pool, operator: In, values: [there]}]}]}}", "nodeAffinity does not hold"}}) {
     const auto wrong = place(spec);

@@ -39,6 +39,7 @@ struct Device {
   std::uint32_t mode = 0666;
   std::int64_t uid = 0, gid = 0;
   std::string permissions = "rwm";  // of "r", "w", "m"
+  std::string volume{};  // that the device shows: the container's monitor holds it open, and while it does the number is no other's
   friend bool operator==(const Device&, const Device&) = default;
 };
 

@@ -173,6 +173,14 @@ TEST(OciSpec, SecuritySettingsReachTheRuntime) {
   EXPECT_FALSE(config(R"({"name": "m", "securityContext": {"seccompProfile": {"type": "Unconfined"}}})")["linux"].has("seccomp"));
 }
 
+TEST(OciSpec, ADeviceIsAllowedWithItsRightsAlone) {
+  ContainerSpec spec = spec_of(R"({"name": "m"})");
+  spec.devices = {{.path = "/dev/xvda", .type = 'b', .major = 7, .minor = 3, .mode = 0440, .uid = 5, .gid = 6, .permissions = "r", .volume = "v"}};
+  const Json config = make_oci_config(spec, {.network = "/n", .ipc = "/i", .uts = "/u", .shm = "/s", .cgroup = "/g"}, "/root", Json());
+  EXPECT_EQ(config["linux"]["devices"].items()[0], parse(R"({"path": "/dev/xvda", "type": "b", "major": 7, "minor": 3, "fileMode": 288, "uid": 5, "gid": 6})"));
+  EXPECT_EQ(config["linux"]["resources"]["devices"].items().back(), parse(R"({"allow": true, "type": "b", "major": 7, "minor": 3, "access": "r"})"));
+}
+
 TEST(Limits, SumUpForThePod) {
   const Json two = parse(R"({"spec": {"initContainers": [{"resources": {"limits": {"cpu": "3", "memory": "1Gi"}}}],
     "containers": [{"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, {"resources": {"limits": {"cpu": "500m", "memory": "2Gi"}}}]}})");
@@ -218,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                 ""},
         Refusal{"a_tcp_hook", R"({"containers": [{"name": "m", "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}}}]})", "preStop.tcpSocket"},
         Refusal{"a_terminal_runs", R"({"containers": [{"name": "m", "tty": true, "stdin": true, "stdinOnce": true}]})", ""},
-        Refusal{"block_devices", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x"}]}]})", "volumeDevices"},
+        Refusal{"block_devices_run", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x", "devicePath": "/dev/xvda"}]}]})", ""},
         Refusal{"a_token_volume_runs", R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
         Refusal{"user_namespaces", R"({"hostUsers": false, "containers": []})", "hostUsers"},
         Refusal{"a_host_port_runs", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},

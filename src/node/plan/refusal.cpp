@@ -64,6 +64,7 @@ void check_container(Check& check, const Json& container, const std::string& pat
               "envFrom",
               "resources",
               "volumeMounts",
+              "volumeDevices",
               "securityContext",
               "imagePullPolicy",
               "terminationMessagePath",

@@ -17,6 +17,7 @@ namespace {
 
 const kube::Resource kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const kube::Resource kPersistent{"", "v1", "persistentvolumes", "PersistentVolume", false};
+const kube::Resource kAttributes{"storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", false};
 constexpr auto kLooks = 5s;
 constexpr const char* kComponent = "csi.fairlead.dev";
 
@@ -31,6 +32,14 @@ std::vector<kube::Controller::Source> ClaimVolumeController::sources() const {
     if (caches_ == nullptr) return out;
     caches_->of(resources::claims).each("", [&](const Json& claim) {
       if (claim["spec"]["storageClassName"].string() == kube::name_of(change.object())) out.push_back(kube::key_of(claim));
+    });
+    return out;
+  };
+  const auto of_attributes = [this](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out;
+    if (caches_ == nullptr) return out;
+    caches_->of(resources::claims).each("", [&](const Json& claim) {
+      if (claim["spec"]["volumeAttributesClassName"].string() == kube::name_of(change.object())) out.push_back(kube::key_of(claim));
     });
     return out;
   };
@@ -53,7 +62,7 @@ std::vector<kube::Controller::Source> ClaimVolumeController::sources() const {
     if (!change.after) out.push_back({"", volume_name_for(change.object())});
     return out;
   };
-  return {{resources::claims, "", of_claim}, {kPersistent, "", of_persistent}, {kClasses, "", of_class}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {api::kSnapshots, "", none}};
+  return {{resources::claims, "", of_claim}, {kPersistent, "", of_persistent}, {kClasses, "", of_class}, {kAttributes, "", of_attributes}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {api::kSnapshots, "", none}};
 }
 
 Result<kube::Next> ClaimVolumeController::reconcile(const kube::ObjectKey& key) {
@@ -88,6 +97,7 @@ Result<kube::Next> ClaimVolumeController::keep_claim(const Json& claim) {
   ClaimSeen seen{.claim = claim, .storage_class = *storage_class, .pools = {}, .volume = {}, .persistent = caches_->of(kPersistent).get({"", named})};
   seen.volume = caches_->of(api::kVolumes).get({"", seen.persistent ? (*seen.persistent)["spec"]["csi"]["volumeHandle"].string() : volume_name_for(claim)});
   caches_->of(api::kVolumePools).each("", [&](const Json& one) { seen.pools.push_back(api::read_pool(one)); });
+  if (const std::string& attributes = claim["spec"]["volumeAttributesClassName"].string(); !attributes.empty()) seen.attributes = caches_->of(kAttributes).get({"", attributes});
   const ClaimSource source = source_of(claim);
   if (source.kind == ClaimSource::Kind::Snapshot) seen.source = caches_->of(api::kSnapshots).get({"", source.name});
   if (source.kind == ClaimSource::Kind::Claim) {
@@ -104,8 +114,11 @@ Result<kube::Next> ClaimVolumeController::keep_claim(const Json& claim) {
     case Do::MakeVolume: done = api_.create(api::kVolumes, next.object); break;
     case Do::MakePersistent: done = api_.create(kPersistent, next.object); break;
     case Do::Settle:
+    case Do::ModifyVolume:
     case Do::GrowVolume: done = api_.update(api::kVolumes, next.object); break;
+    case Do::ModifyPersistent:
     case Do::GrowPersistent: done = api_.update(kPersistent, next.object); break;
+    case Do::TellModify: done = api_.update_status(resources::claims, next.object); break;
     case Do::DropVolume: dropped = api_.remove(api::kVolumes, kube::key_of(next.object), {.uid = kube::uid_of(next.object)}); break;
     default: break;
   }

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "api/volume.h"
 #include "base/log.h"
 #include "kube/pod_claims.h"
 #include "storage/control/events.h"
+#include "storage/plan/attachments.h"
 
 namespace fairlead::storage {
 
@@ -94,51 +94,43 @@ Result<kube::Next> PodAttachController::reconcile(const kube::ObjectKey& key) {
   const auto persistent = caches_->of(kPersistent).get(key);
   if (!persistent || !is_ours(*persistent)) return kube::Next{};
   const std::string& volume_id = (*persistent)["spec"]["csi"]["volumeHandle"].string();
-  // Pods that are to have it, by node: of all PersistentVolumes that are of this volume, for one that was made anew does not end what the other is for.
-  std::map<std::string, Json> wanted;
+  // Pods that are to have it: of all PersistentVolumes that are of this volume, for one that was made anew does not end what the other is for.
+  std::vector<Wish> wishes;
   caches_->of(kPersistent).each("", [&](const Json& one) {
     if (!is_ours(one) || one["spec"]["csi"]["volumeHandle"].string() != volume_id) return;
     const Json& reference = one["spec"]["claimRef"];
     const auto claim = caches_->of(resources::claims).get({reference["namespace"].string(), reference["name"].string()});
     if (!claim || kube::uid_of(*claim) != reference["uid"].string() || (*claim)["spec"]["volumeName"].string() != kube::name_of(one)) return;
+    const auto& modes = one["spec"]["accessModes"].items();
+    const bool alone = std::any_of(modes.begin(), modes.end(), [](const Json& mode) { return mode.string() == "ReadWriteOncePod"; });
     caches_->of(resources::pods).each(reference["namespace"].string(), [&](const Json& pod) {
-      if (!pod["spec"]["nodeName"].string().empty() && !finished(pod) && uses(pod, reference["name"].string())) wanted.emplace(pod["spec"]["nodeName"].string(), pod);
+      if (!pod["spec"]["nodeName"].string().empty() && !finished(pod) && uses(pod, reference["name"].string())) wishes.push_back({.pod = pod, .read_only = api::is_read_only(one), .alone = alone});
     });
   });
   std::vector<Json> attachments;
   caches_->of(api::kAttachments).each("", [&](const Json& one) {
     if (one["spec"]["volume"].string() == volume_id) attachments.push_back(one);
   });
-  std::string held;
-  for (const Json& one : attachments) {
-    const std::string& node = one["spec"]["node"].string();
-    held = node;
-    if (wanted.contains(node) || one["metadata"]["labels"][api::kForPods].string() != "true" || kube::deleting(one)) continue;
+  const AttachPlan plan = plan_attachments(key.name, wishes, attachments);
+  for (const Json& one : plan.remove) {
     // A pod that the cache has not seen yet would lose nothing: its node has it mounted, or it is attached anew.
     auto removed = api_.remove(api::kAttachments, kube::key_of(one), {.uid = kube::uid_of(one)});
-    if (!removed && removed.error().code != Code::NotFound) return pass(std::move(removed.error()), fmt::format("detach volume {} from {}", volume_id, node));
-    log_info("no pod needs the volume there any more", {{"volume", volume_id}, {"node", node}});
+    if (!removed && removed.error().code != Code::NotFound) return pass(std::move(removed.error()), fmt::format("detach volume {} from {}", volume_id, one["spec"]["node"].string()));
+    log_info("no pod needs the volume there any more", {{"volume", volume_id}, {"node", one["spec"]["node"].string()}});
   }
-  for (const auto& [node, pod] : wanted) {
-    if (const auto there = std::find_if(attachments.begin(), attachments.end(), [&, at = node](const Json& one) { return one["spec"]["node"].string() == at; }); there != attachments.end()) {
-      if (kube::deleting(*there)) return kube::Next{1s};
-      if ((*there)["status"]["phase"].string() == "Failed") tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("AttachVolume.Attach failed for volume \"{}\": {}", key.name, (*there)["status"]["message"].string()));
-      continue;
-    }
-    if (!held.empty()) {
-      tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("Multi-Attach error for volume \"{}\": it is attached to node {}, and one node at a time has it", key.name, held));
-      continue;
-    }
-    const auto volume = caches_->of(api::kVolumes).get({"", volume_id});
-    if (!volume) {
-      tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("there is no volume {}", volume_id));
-      return kube::Next{5s};
-    }
-    Json attachment = api::new_attachment(volume_id, (*volume)["spec"]["pool"].string(), node, (*persistent)["spec"]["csi"]["readOnly"].boolean());
+  for (const auto& [pod, message] : plan.tell) tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", message);
+  if (plan.make.empty()) return kube::Next{plan.look_again ? std::optional<std::chrono::nanoseconds>(1s) : std::nullopt};
+  const auto volume = caches_->of(api::kVolumes).get({"", volume_id});
+  if (!volume) {
+    for (const Wish& one : wishes) tell(api_, clock_, kComponent, resources::pods, one.pod, "FailedAttachVolume", fmt::format("there is no volume {}", volume_id));
+    return kube::Next{5s};
+  }
+  for (const AttachPlan::Make& one : plan.make) {
+    Json attachment = api::new_attachment(volume_id, (*volume)["spec"]["pool"].string(), one.node, one.read_only, (*persistent)["spec"]["volumeMode"].string() != "Block");
     attachment.child("metadata").set("labels", Json::object({{api::kForPods, "true"}}));
+    if (!one.pod.empty()) attachment.child("metadata").set("annotations", Json::object({{api::kForPod, one.pod}}));
     auto made = api_.create(api::kAttachments, attachment);
-    if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), fmt::format("attach volume {} to {}", volume_id, node));
-    held = node;
+    if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), fmt::format("attach volume {} to {}", volume_id, one.node));
   }
   return kube::Next{};
 }

@@ -27,11 +27,16 @@ std::int64_t bytes_of(const Json& quantity) {
   return read ? read->value() : 0;
 }
 
+const std::string& attributes_of(const Json& object) { return object["spec"]["volumeAttributesClassName"].string(); }
+
 // Why no volume can be made for it; empty: one can.
 std::string against(const Json& claim, const Json& storage_class) {
-  for (const Json& mode : claim["spec"]["accessModes"].items())
-    if (mode.string() != "ReadWriteOnce") return fmt::format("access mode {}: one node at a time has a volume of {}; ask for ReadWriteOnce, or for a class of shared directories", mode.string(), api::kVolumeDriver);
-  if (claim["spec"]["volumeMode"].string() == "Block") return "volumeMode Block: ask for Filesystem";
+  const auto& modes = claim["spec"]["accessModes"].items();
+  for (const Json& mode : modes) {
+    if (mode.string() != "ReadWriteOnce" && mode.string() != "ReadOnlyMany" && mode.string() != "ReadWriteOncePod") return fmt::format("access mode {}: one node at a time has a volume of {}, or several that all read it; ask for ReadWriteOnce or ReadOnlyMany, or for a class of shared directories", mode.string(), api::kVolumeDriver);
+    if (mode != modes.front()) return "accessModes: one of ReadWriteOnce, ReadWriteOncePod and ReadOnlyMany is expected: who reads beside others has a volume of which nobody writes";
+  }
+  if (!modes.empty() && modes.front().string() == "ReadOnlyMany" && source_of(claim).kind == ClaimSource::Kind::None) return "access mode ReadOnlyMany: an empty volume that nobody writes is of no use: say what it is to be a copy of (dataSource: another claim, or a Snapshot)";
   const Json& parameters = storage_class["parameters"];
   for (const auto& [key, value] : parameters.members()) {
     if (key == kFileSystem) {
@@ -55,17 +60,21 @@ std::string against(const Json& claim, const Json& storage_class) {
 
 Json persistent_for(const Json& claim, const Json& storage_class, const Json& volume) {
   const std::string name = volume_name_for(claim), pool = volume["spec"]["pool"].string();
-  Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"fsType", storage_class["parameters"][kFileSystem].string_or("ext4")}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  const std::string mode = claim["spec"]["volumeMode"].string_or("Filesystem");
+  Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  if (claim["spec"]["accessModes"].items().size() > 0 && claim["spec"]["accessModes"].items().front().string() == "ReadOnlyMany") csi.set("readOnly", true);
+  if (mode != "Block") csi.set("fsType", storage_class["parameters"][kFileSystem].string_or("ext4"));
   const Json reaches = Json::object({{"required", Json::object({{"nodeSelectorTerms", Json::array({Json::object({{"matchExpressions", Json::array({Json::object({{"key", api::kPoolLabel}, {"operator", "In"}, {"values", Json::array({Json(pool)})}})})}})})}})}});
   Json spec = Json::object({{"capacity", Json::object({{"storage", api::print_volume_size(volume["status"]["sizeBytes"].integer())}})},
                             {"accessModes", claim["spec"]["accessModes"]},
                             {"claimRef", Json::object({{"kind", "PersistentVolumeClaim"}, {"namespace", kube::space_of(claim)}, {"name", kube::name_of(claim)}, {"uid", kube::uid_of(claim)}, {"apiVersion", "v1"}, {"resourceVersion", kube::version_of(claim)}})},
                             {"persistentVolumeReclaimPolicy", storage_class["reclaimPolicy"].string_or("Delete")},
                             {"storageClassName", kube::name_of(storage_class)},
-                            {"volumeMode", "Filesystem"},
+                            {"volumeMode", mode},
                             {"csi", std::move(csi)},
                             {"nodeAffinity", reaches}});
-  if (storage_class["mountOptions"].is_array()) spec.set("mountOptions", storage_class["mountOptions"]);
+  if (const std::string& attributes = attributes_of(claim); !attributes.empty()) spec.set("volumeAttributesClassName", attributes);
+  if (mode != "Block" && storage_class["mountOptions"].is_array()) spec.set("mountOptions", storage_class["mountOptions"]);
   return Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", Json::object({{"name", name}, {"annotations", Json::object({{"pv.kubernetes.io/provisioned-by", api::kVolumeDriver}})}, {"finalizers", Json::array({Json("kubernetes.io/pv-protection")})}})}, {"spec", std::move(spec)}});
 }
 
@@ -97,6 +106,19 @@ Result<Origin> origin_of(const ClaimSeen& seen) {
   return out;
 }
 
+// What the claim's VolumeAttributesClass changes of a volume of this class; NotFound: there is none of that name.
+Result<api::VolumeChange> change_of(const ClaimSeen& seen, std::string_view klass) {
+  const std::string& name = attributes_of(seen.claim);
+  if (name.empty()) return api::VolumeChange{};
+  if (!seen.attributes) return fail(Code::NotFound, fmt::format("volumeattributesclass.storage.k8s.io \"{}\" not found", name));
+  if (const std::string& driver = (*seen.attributes)["driverName"].string(); driver != api::kVolumeDriver) return fail(Code::Invalid, fmt::format("VolumeAttributesClass {} is of driver {}, and the volume of {}", name, driver, api::kVolumeDriver));
+  std::map<std::string, std::string> parameters;
+  for (const auto& [key, value] : (*seen.attributes)["parameters"].members()) parameters[key] = value.string();
+  auto read = api::read_volume_change(parameters, klass);
+  if (!read) return pass(std::move(read.error()), "VolumeAttributesClass " + name);
+  return read;
+}
+
 ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   const Json &claim = seen.claim, &of = seen.storage_class;
   const std::string node = claim["metadata"]["annotations"][kSelectedNode].string();
@@ -107,6 +129,8 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   if (!origin) return tell("ProvisioningFailed", origin.error().message, true);
   if (*size < origin->least) return tell("ProvisioningFailed", fmt::format("{} are asked for, and what it is to be a copy of has {}", print(Bytes{*size}), print(Bytes{origin->least})));
   api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string_or(api::kLocalFast), .pools = {}, .node = node};
+  const auto change = change_of(seen, wish.klass);
+  if (!change) return tell("ProvisioningFailed", change.error().message);
   const auto iops = api::parse_iops(of["parameters"]["iops"]), throughput = api::parse_throughput(of["parameters"]["throughput"]);
   const std::string& named = of["parameters"]["pool"].string();
   if (!named.empty() && !origin->pool.empty() && named != origin->pool) return tell("ProvisioningFailed", fmt::format("class {} is of pool {}, and what it is to be a copy of is in pool {}", kube::name_of(of), named, origin->pool));
@@ -116,6 +140,7 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
   Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0), .encrypted = of["parameters"]["encrypted"].string() == "true", .key = of["parameters"]["key"].string()});
   volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
+  api::apply(*change, volume);
   volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));
   return act(Do::MakeVolume, std::move(volume));
 }
@@ -140,6 +165,49 @@ ClaimNext grow(const ClaimSeen& seen) {
   }
   const std::string& why = volume["status"]["message"].string();
   return why.empty() ? nothing() : tell("VolumeResizeFailed", why);
+}
+
+// Status of the claim as it is to be told: modifyVolumeStatus of Kubernetes.
+ClaimNext tell_modify(const Json& claim, const char* status, std::string reason, std::string message) {
+  const Json change = Json::object({{"targetVolumeAttributesClassName", attributes_of(claim)}, {"status", status}});
+  if (claim["status"]["modifyVolumeStatus"] == change) return tell(std::move(reason), std::move(message));
+  Json next = claim;
+  next.child("status").set("modifyVolumeStatus", change);
+  return act(Do::TellModify, std::move(next), std::move(reason), std::move(message));
+}
+
+// The volume takes on the attributes that its claim names; that it has them is said by its PersistentVolume, and from there in the claim's status by who binds.
+ClaimNext modify(const ClaimSeen& seen) {
+  const std::string& wanted = attributes_of(seen.claim);
+  // Wanted back before all of the other was in force.
+  const Json& under_way = seen.claim["status"]["modifyVolumeStatus"];
+  const bool has = wanted == attributes_of(*seen.persistent), back = has && under_way.is_object() && under_way["targetVolumeAttributesClassName"].string() != wanted;
+  if (wanted.empty() || (has && !back) || !seen.volume) return nothing();
+  const Json& volume = *seen.volume;
+  const auto change = change_of(seen, volume["spec"]["class"].string_or(api::kLocalFast));
+  if (!change) return tell_modify(seen.claim, change.error().code == Code::NotFound ? "Pending" : "Infeasible", "VolumeModifyFailed", change.error().message);
+  if (!back)
+    if (auto begun = tell_modify(seen.claim, "InProgress", "VolumeModify", fmt::format("volume {} is given the attributes of VolumeAttributesClass {}", kube::name_of(volume), wanted)); begun.what != Do::Nothing) return begun;
+  Json next = volume;
+  api::apply(*change, next);
+  if (next != volume) return act(Do::ModifyVolume, std::move(next));
+  if (!api::limits_in_force(volume)) return volume["status"]["message"].string().empty() ? nothing() : tell("VolumeModifyFailed", volume["status"]["message"].string());
+  if (back) {
+    Json claim = seen.claim;
+    claim.child("status").erase("modifyVolumeStatus");
+    return act(Do::TellModify, std::move(claim));
+  }
+  Json persistent = *seen.persistent;
+  persistent.child("spec").set("volumeAttributesClassName", wanted);
+  return act(Do::ModifyPersistent, std::move(persistent), "VolumeModifySuccessful", fmt::format("volume {} has the attributes of VolumeAttributesClass {}", kube::name_of(volume), wanted));
+}
+
+// Neither waits for the other.
+ClaimNext modify_and_grow(const ClaimSeen& seen) {
+  ClaimNext modified = modify(seen);
+  if (modified.what != Do::Nothing) return modified;
+  ClaimNext grown = grow(seen);
+  return grown.what != Do::Nothing || modified.reason.empty() ? grown : modified;
 }
 
 }  // namespace
@@ -168,7 +236,7 @@ std::string volume_name_for(const Json& claim) { return "pvc-" + kube::uid_of(cl
 ClaimNext next_for_claim(const ClaimSeen& seen, Instant now) {
   const Json& claim = seen.claim;
   if (!is_of_ours(seen.storage_class) || kube::deleting(claim)) return nothing();
-  if (seen.persistent) return kube::deleting(*seen.persistent) || (*seen.persistent)["spec"]["claimRef"]["uid"].string() != kube::uid_of(claim) ? nothing() : grow(seen);
+  if (seen.persistent) return kube::deleting(*seen.persistent) || (*seen.persistent)["spec"]["claimRef"]["uid"].string() != kube::uid_of(claim) ? nothing() : modify_and_grow(seen);
   const std::string& named = claim["spec"]["volumeName"].string();
   if (!named.empty() && named != volume_name_for(claim)) return nothing();  // it is for one that somebody made
   if (claim["status"]["phase"].string() == "Bound") return nothing();       // lost, which is told by who binds

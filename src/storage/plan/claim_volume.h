@@ -11,9 +11,9 @@
 namespace fairlead::storage {
 
 struct ClaimNext {
-  enum class Do { Nothing, MakeVolume, DropVolume, Settle, MakePersistent, GrowVolume, GrowPersistent };
+  enum class Do { Nothing, MakeVolume, DropVolume, Settle, MakePersistent, GrowVolume, GrowPersistent, TellModify, ModifyVolume, ModifyPersistent };
   Do what = Do::Nothing;
-  kube::Json object;              // of MakeVolume and MakePersistent: to be created; of Settle, GrowVolume and GrowPersistent: to be updated; of DropVolume: that failed and holds nothing
+  kube::Json object;              // of MakeVolume and MakePersistent: to be created; of Settle, Grow* and Modify*: to be updated; of TellModify: the claim, whose status is; of DropVolume: that failed and holds nothing
   std::string reason, message;    // of an event at the claim; empty: nothing to tell
   bool look_again = false;        // what it waits for is no change of the claim's
   friend bool operator==(const ClaimNext&, const ClaimNext&) = default;
@@ -22,6 +22,7 @@ struct ClaimSeen {
   kube::Json claim, storage_class;
   std::vector<api::PoolFacts> pools;
   std::optional<kube::Json> volume, persistent;  // pvc-UID, or what the claim is bound to
+  std::optional<kube::Json> attributes{};                      // the VolumeAttributesClass that the claim names
   std::optional<kube::Json> source_claim{}, source{};  // of source_of(claim): the claim; the Snapshot, or the Volume behind the claim
 };
 // What a claim's volume is to begin with (spec.dataSourceRef, else spec.dataSource).

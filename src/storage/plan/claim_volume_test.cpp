@@ -56,6 +56,16 @@ TEST(ClaimVolume, FromTheClaimToItsVolume) {
   EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
 }
 
+TEST(ClaimVolume, ABlockDeviceHasNoFileSystem) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"xfs"},"mountOptions":["noatime"]})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  seen.claim.child("spec").set("volumeMode", "Block");
+  seen.volume = made(next_for_claim(seen, now).object, "Available");
+  seen.volume = next_for_claim(seen, now).object;
+  const Json spec = next_for_claim(seen, now).object["spec"];
+  EXPECT_EQ(spec["volumeMode"].string(), "Block");
+  EXPECT_FALSE(spec["csi"].has("fsType") || spec.has("mountOptions"));
+}
+
 TEST(ClaimVolume, HasTheLimitsOfItsClass) {
   ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"class":"local-managed","iops":"3000","throughput":"125"}})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
   EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("has no class local-managed"));
@@ -84,6 +94,11 @@ TEST(ClaimVolume, WaitsForItsPodAndGoesWhereThatIs) {
 TEST(ClaimVolume, WhatCannotBeIsTold) {
   const auto told = [](const Json& claim, const Json& of) { return next_for_claim({.claim = claim, .storage_class = of, .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}}, now).message; };
   EXPECT_THAT(told(a_claim("1Gi", "ReadWriteMany"), a_class()), HasSubstr("one node at a time"));
+  EXPECT_THAT(told(a_claim("1Gi", "ReadOnlyMany"), a_class()), HasSubstr("say what it is to be a copy of"));
+  Json two = a_claim();
+  two.child("spec").child("accessModes").push("ReadOnlyMany");
+  EXPECT_THAT(told(two, a_class()), HasSubstr("one of ReadWriteOnce, ReadWriteOncePod and ReadOnlyMany"));
+  EXPECT_EQ(told(a_claim("1Gi", "ReadWriteOncePod"), a_class()), "");
   EXPECT_THAT(told(a_claim("20Gi"), a_class()), HasSubstr("a has 9 GiB left"));
   EXPECT_THAT(told(a_claim("99Ti"), a_class()), HasSubstr("the most that a volume has"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"fsType":"xfs"}})")), HasSubstr("there is no parameter \"fsType\""));
@@ -91,9 +106,6 @@ TEST(ClaimVolume, WhatCannotBeIsTold) {
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"gold"}})")), HasSubstr("there is no \"gold\""));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"iops":"3000"}})")), HasSubstr("it is of class local-managed"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"local-managed","iops":"few"}})")), HasSubstr("parameter iops"));
-  Json block = a_claim();
-  block.child("spec").set("volumeMode", "Block");
-  EXPECT_THAT(told(block, a_class()), HasSubstr("Filesystem"));
   Json other = a_class();
   other.set("provisioner", "ebs.csi.aws.com");
   EXPECT_EQ(told(a_claim(), other), "") << "another's";
@@ -134,6 +146,15 @@ TEST(ClaimVolume, BeginsWithASnapshotOfItsNamespaceAlone) {
     seen.claim.child("spec").child("resources").child("requests").set("storage", "1Gi");
     EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("what it is to be a copy of has 2 GiB"));
   }
+}
+
+TEST(ClaimVolume, WhatManyReadIsReadOnly) {
+  ClaimSeen seen{.claim = from(a_claim("3Gi", "ReadOnlyMany"), "dataSourceRef", "fairlead.dev", "Snapshot", "then"), .storage_class = a_class(), .pools = {a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}, .source_claim = {}, .source = the_snapshot("team")};
+  seen.volume = made(next_for_claim(seen, now).object, "Available");
+  seen.volume = next_for_claim(seen, now).object;
+  const Json persistent = next_for_claim(seen, now).object;
+  EXPECT_TRUE(persistent["spec"]["csi"]["readOnly"].boolean());
+  EXPECT_TRUE(api::is_read_only(persistent));
 }
 
 TEST(ClaimVolume, BeginsWithAnotherClaimsVolume) {
@@ -204,6 +225,97 @@ TEST(ClaimVolume, GrowsWithItsClaim) {
   seen.storage_class = a_class();
   seen.claim = a_claim("6Gi");
   EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("allowVolumeExpansion"));
+}
+
+Json attributes(const char* name, const char* parameters, const char* driver = api::kVolumeDriver) { return Json::object({{"metadata", Json::object({{"name", name}})}, {"driverName", driver}, {"parameters", *kube::parse_json(parameters)}}); }
+ClaimSeen with_attributes() {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"class":"local-managed","iops":"3000","throughput":"125"},"allowVolumeExpansion":true})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}, .attributes = {}};
+  seen.pools[0].classes.push_back(api::kLocalManaged);
+  seen.claim.child("spec").set("volumeAttributesClassName", "silver");
+  return seen;
+}
+
+TEST(ClaimVolume, HasTheAttributesOfItsClassFromTheBeginning) {
+  ClaimSeen seen = with_attributes();
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("volumeattributesclass.storage.k8s.io \"silver\" not found"));
+  for (const auto& [of, why] : {std::pair(attributes("silver", R"({"iops":"few"})"), "VolumeAttributesClass silver: iops"), {attributes("silver", R"({"type":"io2"})"), "there is no \"type\""}, {attributes("silver", R"({"iops":"500"})", "ebs.csi.aws.com"), "is of driver ebs.csi.aws.com"}}) {
+    seen.attributes = of;
+    EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+    EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr(why));
+  }
+  seen.attributes = attributes("silver", R"({"iops":"500","tagSpecification_1":"owner=me"})");
+  const ClaimNext next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::MakeVolume) << next.message;
+  const auto volume = api::read_volume(next.object);
+  ASSERT_TRUE(volume) << volume.error().message;
+  EXPECT_EQ(volume->iops, 500) << "before the storage class's";
+  EXPECT_EQ(volume->throughput, 125 << 20) << "what it does not name";
+  EXPECT_EQ(next.object["spec"]["tags"]["owner"].string(), "me");
+  EXPECT_EQ(next.object["spec"]["tags"]["pvc/name"].string(), "data");
+  seen.volume = made(next.object, "Available");
+  seen.volume = next_for_claim(seen, now).object;
+  EXPECT_EQ(next_for_claim(seen, now).object["spec"]["volumeAttributesClassName"].string(), "silver");
+  seen.storage_class = a_class();
+  seen.volume.reset();
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("class local-fast limits nothing"));
+}
+
+TEST(ClaimVolume, TakesOnOtherAttributes) {
+  ClaimSeen seen = with_attributes();
+  seen.attributes = attributes("silver", R"({"iops":"500"})");
+  seen.volume = made(next_for_claim(seen, now).object, "InUse");
+  seen.volume = next_for_claim(seen, now).object;
+  seen.volume->child("status").set("iops", 500).set("throughputBytes", 125 << 20);
+  seen.persistent = next_for_claim(seen, now).object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+  // Another class, which is not there yet.
+  seen.claim.child("spec").set("volumeAttributesClassName", "gold");
+  seen.attributes.reset();
+  ClaimNext next = next_for_claim(seen, now);
+  const auto told = [&](const char* status) {
+    ASSERT_EQ(next.what, Do::TellModify) << next.message;
+    EXPECT_EQ(next.object["status"]["modifyVolumeStatus"], Json::object({{"targetVolumeAttributesClassName", "gold"}, {"status", status}}));
+    seen.claim = next.object;
+  };
+  told("Pending");
+  EXPECT_EQ(next.reason, "VolumeModifyFailed");
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "it is told";
+  seen.attributes = attributes("gold", R"({"iops":"1"})");
+  next = next_for_claim(seen, now);
+  told("Infeasible");
+  seen.attributes = attributes("gold", R"({"iops":"9000"})");
+  next = next_for_claim(seen, now);
+  told("InProgress");
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::ModifyVolume);
+  EXPECT_EQ(next.object["spec"]["iops"].integer(), 9000);
+  seen.volume = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "it is not in force yet";
+  // It grows meanwhile.
+  seen.claim.child("spec").child("resources").child("requests").set("storage", "5Gi");
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::GrowVolume);
+  seen.claim.child("spec").child("resources").child("requests").set("storage", "3Gi");
+  const ClaimSeen half = seen;
+  seen.volume->child("status").set("iops", 9000);
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::ModifyPersistent);
+  EXPECT_EQ(next.object["spec"]["volumeAttributesClassName"].string(), "gold");
+  EXPECT_EQ(next.reason, "VolumeModifySuccessful");
+  seen.persistent = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+  // Back before it was done: the volume goes back, then nothing is under way any more.
+  seen = half;
+  seen.claim.child("spec").set("volumeAttributesClassName", "silver");
+  seen.attributes = attributes("silver", R"({"iops":"500"})");
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::ModifyVolume);
+  EXPECT_EQ(next.object["spec"]["iops"].integer(), 500);
+  seen.volume = next.object;
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::TellModify);
+  EXPECT_FALSE(next.object["status"].has("modifyVolumeStatus"));
+  seen.claim = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
 }
 
 TEST(ClaimVolume, AVolumeIsDeletedOnlyForAClaimThatHasGone) {

@@ -117,7 +117,7 @@ class VolumeController final : public Base {
       // A volume that could not be grown is as it was.
       const bool there = (task.what == Do::Grow || task.what == Do::Limit) && known.entry && !passes(done.error().code);
       if (!there) return failed(*object, task, std::move(done.error()));
-      if (auto told = tell(*object, full(*object, known.entry->node.empty() ? "Available" : "InUse", done.error().message)); !told) return std::unexpected(std::move(told.error()));
+      if (auto told = tell(*object, full(*object, known.entry->attached() ? "InUse" : "Available", done.error().message)); !told) return std::unexpected(std::move(told.error()));
       return kube::Next{kWaits};
     }
     if (task.what == Do::Nothing) {
@@ -130,7 +130,7 @@ class VolumeController final : public Base {
       log_info("volume", {{"name", key.name}, {"done", task.what == Do::Limit ? "Limited" : task.phase.empty() ? "Adopted" : task.phase}});
       if (task.what == Do::Limit) runs_again = true;  // it may have to grow, too
     }
-    const bool used = known.entry && !known.entry->node.empty();
+    const bool used = known.entry && known.entry->attached();
     if (auto told = tell(*object, full(*object, used ? "InUse" : "Available", task.message)); !told) return std::unexpected(std::move(told.error()));
     if (runs_again) return kube::Next{std::chrono::nanoseconds(0)};
     return kube::Next{used ? std::optional<std::chrono::nanoseconds>(kLooks) : std::nullopt};
@@ -144,7 +144,8 @@ class VolumeController final : public Base {
     const auto entry = site_.pool.entry(kube::name_of(object));
     if (!entry) return out;
     out.set("sizeBytes", entry->size);
-    for (const auto& [field, value] : {std::pair("node", &entry->node), {"device", &entry->device}, {"key", &entry->key}})
+    const std::string holders = entry->holders();
+    for (const auto& [field, value] : {std::pair("node", &holders), {"device", &entry->device}, {"key", &entry->key}})
       if (value->empty()) out.erase(field);
       else out.set(field, *value);
     for (const auto& [field, value] : {std::pair("iops", entry->limits.iops), {"throughputBytes", entry->limits.bytes_per_second}})
@@ -155,7 +156,7 @@ class VolumeController final : public Base {
       out.set("message", seen ? "its file is not there" : seen.error().message);
       return out;
     }
-    if (entry->managed && !entry->node.empty() && message.empty() && (!seen->engine || seen->engine->failed)) out.set("message", fmt::format("its engine {}: who has it mounted gets errors until it is unmounted", seen->engine ? "could not write" : "has ended"));
+    if (entry->managed && entry->attached() && message.empty() && (!seen->engine || seen->engine->failed)) out.set("message", fmt::format("its engine {}: who has it mounted gets errors until it is unmounted", seen->engine ? "could not write" : "has ended"));
     // Each look finds another number: what is told moves by a tenth.
     const auto moved = [&](const char* field, std::int64_t now) {
       const std::int64_t before = out[field].integer();
@@ -280,6 +281,14 @@ class AttachmentController final : public Base {
         return done ? finalizer(*object, false) : failed(*object, task, std::move(done.error()));
       }
       case Do::Attach: {
+        // Who reads replays no log: before the first of them it is done for all.
+        if ((*object)["spec"]["replayLog"].boolean() && (*object)["spec"]["readOnly"].boolean() && site_.settle && (!entry->attached() || entry->nodes.contains(kItself)))
+          if (auto settled = site_.pool.settle(volume, site_.settle); !settled) {
+            if (settled.error().code != Code::Internal) return failed(*object, task, std::move(settled.error()));
+            // Damaged: that does not mend itself, and each look writes to the journal.
+            if (auto told = tell(*object, status_of(*object, "Failed", settled.error().message)); !told) return std::unexpected(std::move(told.error()));
+            return kube::Next{kLooks};
+          }
         auto done = site_.pool.attach(volume, node, (*object)["spec"]["readOnly"].boolean());
         if (!done) return failed(*object, task, std::move(done.error()));
         std::string named;

@@ -61,6 +61,8 @@ struct Site {
   MortalApi mortal{api};
   std::unique_ptr<VolumePool> pool;
   std::vector<std::unique_ptr<kube::Controller>> controllers;
+  std::vector<std::string> settled;  // volumes whose log was replayed
+  bool damaged = false;              // they are, and it cannot be
   Site() {
     files.size = 100 * gib;
     EXPECT_TRUE(api.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", "n0"}})}})));
@@ -75,7 +77,7 @@ struct Site {
     auto opened = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
     ASSERT_TRUE(opened) << opened.error().message;
     pool = std::move(*opened);
-    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = {}, .unlink = {}});
+    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = {}, .unlink = {}, .settle = [this](const std::string& volume) -> Result<void> { return settled.push_back(volume), damaged ? Result<void>(fail(Code::Internal, "the file system is damaged")) : Result<void>(); }});
     for (auto& one : controllers) one->start(api);
   }
   // Each object once, by its controller.
@@ -160,6 +162,61 @@ TEST(PoolControllers, ASecondNodeAndOneThatDoesNotReachThePoolAreRefused) {
   EXPECT_TRUE(site.of("attachments", "a.here").is_null());
   EXPECT_EQ(site.files.devices.size(), 1u);
   EXPECT_EQ(site.phase("attachments", "a.n0"), "Attached");
+}
+
+TEST(PoolControllers, SeveralNodesReadOneAndAWriterWaitsForAll) {
+  Site site;
+  site.volume("a");
+  site.settle();
+  Json pool = site.of("volumepools", "here");
+  pool.child("spec").set("nodeSelector", "!nosuch");
+  ASSERT_TRUE(site.api.update(kVolumePools, pool));
+  for (const char* node : {"n0", "here"}) site.put(kAttachments, api::new_attachment("a", "here", node, true, true));
+  site.settle();
+  for (const char* name : {"a.n0", "a.here"}) EXPECT_EQ(site.phase("attachments", name), "Attached") << site.message("attachments", name);
+  EXPECT_EQ(site.of("attachments", "a.n0")["status"]["device"].string(), site.of("attachments", "a.here")["status"]["device"].string());
+  EXPECT_THAT(site.settled, testing::ElementsAre("a")) << "before the first, once";
+  EXPECT_EQ(site.of("volumes", "a")["status"]["node"].string(), "here, n0");
+  ASSERT_TRUE(site.api.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", "n1"}})}})));
+  site.put(kAttachments, api::new_attachment("a", "here", "n1", false));
+  site.settle();
+  EXPECT_THAT(site.message("attachments", "a.n1"), HasSubstr("is attached to here, n0, read-only"));
+  // Who goes takes the device from nobody, though they use it.
+  site.files.devices.begin()->second.second.used = true;
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.n0"}));
+  site.settle();
+  EXPECT_TRUE(site.of("attachments", "a.n0").is_null());
+  EXPECT_EQ(site.files.devices.size(), 1u);
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.here"}));
+  site.settle();
+  EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("unmount it first"));
+  site.files.devices.begin()->second.second.used = false;
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.n1"), "Attached");
+  EXPECT_EQ(site.of("volumes", "a")["status"]["node"].string(), "n1");
+}
+
+TEST(PoolControllers, OneWhoseLogCannotBeReplayedIsNotShown) {
+  Site site;
+  site.volume("a");
+  site.damaged = true;
+  site.put(kAttachments, api::new_attachment("a", "here", "here", true, true));
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Failed");
+  EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("is damaged"));
+  EXPECT_THAT(site.files.devices, testing::IsEmpty());
+  EXPECT_EQ(site.phase("volumes", "a"), "Available") << "nobody has it";
+  site.damaged = false;
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  // One that is only looked at is left as it is.
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.here"}));
+  site.settle();
+  site.settled.clear();
+  site.put(kAttachments, api::new_attachment("a", "here", "here", true));
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  EXPECT_THAT(site.settled, testing::IsEmpty());
 }
 
 TEST(PoolControllers, WhatIsMountedIsNotTakenAway) {
@@ -299,6 +356,10 @@ void live(std::uint64_t seed, int& deaths) {
   Site site;
   Rng rng(seed);
   site.rng = Rng(seed + 1);
+  site.round();
+  Json whole = site.of("volumepools", "here");
+  whole.child("spec").set("nodeSelector", "!nosuch");
+  ASSERT_TRUE(site.api.update(kVolumePools, whole));
   std::map<std::string, std::string> holds;
   const auto dies = [&](bool) { return rng.below(60) == 0; };
   const auto mortal = [&](bool on) {
@@ -332,13 +393,16 @@ void live(std::uint64_t seed, int& deaths) {
       case 0: (void)site.api.create(kVolumes, api::new_volume(name, {.pool = "here", .klass = rng.below(2) == 0 ? api::kLocalFast : api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}})); break;
       case 1: (void)site.api.create(kVolumes, api::new_volume(name, {.pool = "here", .size = 2 * gib, .from_volume = {}, .from_snapshot = "s" + std::string(1, static_cast<char>('a' + rng.below(3)))})); break;
       case 2: (void)site.api.create(kSnapshots, api::new_snapshot("s" + name, std::string(1, static_cast<char>('a' + rng.below(3))), "here")); break;
-      case 3: (void)site.api.create(kAttachments, api::new_attachment(name, "here", "here", false)); break;
+      case 3:
+        if (rng.below(2) == 0) (void)site.api.create(kAttachments, api::new_attachment(name, "here", "here", false));
+        else (void)site.api.create(kAttachments, api::new_attachment(name, "here", rng.below(2) == 0 ? "here" : "n0", true, rng.below(2) == 0));
+        break;
       case 4: (void)site.api.remove(kVolumes, {"", name}); break;
       case 5: (void)site.api.remove(kSnapshots, {"", "s" + name}); break;
-      case 6: (void)site.api.remove(kAttachments, {"", name + ".here"}); break;
+      case 6: (void)site.api.remove(kAttachments, {"", name + (rng.below(2) == 0 ? ".here" : ".n0")}); break;
       default:
         // Somebody writes to it, where it is attached and told so.
-        if (const Json object = site.of("attachments", name + ".here"); object["status"]["phase"].string() == "Attached" && !kube::deleting(object)) {
+        if (const Json object = site.of("attachments", name + ".here"); object["status"]["phase"].string() == "Attached" && !kube::deleting(object) && !object["spec"]["readOnly"].boolean()) {
           const Json volume = site.of("volumes", name);
           const auto device = site.files.devices.find(object["status"]["device"].string());
           if (device == site.files.devices.end() || device->second.first != name || volume.is_null()) break;

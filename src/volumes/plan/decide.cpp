@@ -68,12 +68,12 @@ Task decide_volume(const Json& object, const Known& known) {
   if (known.entry->key.empty() && spec->encrypted) return tell("Failed", "the pool has it, and it is not encrypted");
   if (known.entry->managed != (spec->klass == api::kLocalManaged)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
   if (const Limits limits{.iops = spec->iops, .bytes_per_second = spec->throughput}; known.entry->managed && limits != known.entry->limits) {
-    Task out = act(Do::Limit, known.entry->node.empty() ? "Available" : "InUse");
+    Task out = act(Do::Limit, known.entry->attached() ? "InUse" : "Available");
     out.managed = limits;
     return out;
   }
   if (spec->size > known.entry->size) return act(Do::Grow, "Growing", spec->size);
-  Task out = tell(known.entry->node.empty() ? "Available" : "InUse");
+  Task out = tell(known.entry->attached() ? "InUse" : "Available");
   if (spec->size < known.entry->size) out.message = fmt::format("a volume does not shrink: it has {}", print(Bytes{known.entry->size}));
   return out;
 }
@@ -95,11 +95,15 @@ Task decide_attachment(const Json& object, const Known& known) {
   const std::string &volume = object["spec"]["volume"].string(), &node = object["spec"]["node"].string();
   const bool own = known.source && known.entry && known.entry->owner == kube::uid_of(*known.source);
   if (kube::deleting(object)) {
-    if (!known.entry || (known.entry->node != node && !known.entry->node.empty())) return act(Do::DropFinalizer);
+    if (!known.entry) return act(Do::DropFinalizer);
+    const auto at = known.entry->nodes.find(node);
+    const bool here = at != known.entry->nodes.end();
+    // One of several that read it may be on its way in still; beside one that writes there is none.
+    if (!here && known.entry->attached() && !known.entry->read_only) return act(Do::DropFinalizer);
     // Of a volume whose object is gone it is what was told that says so.
-    const std::int64_t told = object["status"]["generation"].integer();
-    if (own || (told > 0 && told == known.entry->generation)) return act(Do::Detach, "Detaching", 0, "", known.entry->generation);
-    return known.entry->node.empty() ? act(Do::DropFinalizer) : tell("Unknown", fmt::format("the pool shows {} to this node for somebody else", volume));
+    const std::int64_t told = object["status"]["generation"].integer(), generation = here ? at->second : known.entry->generation;
+    if (own || (told > 0 && told == generation)) return act(Do::Detach, "Detaching", 0, "", generation);
+    return here ? tell("Unknown", fmt::format("the pool shows {} to this node for somebody else", volume)) : act(Do::DropFinalizer);
   }
   if (auto why = no_source(known, false, volume)) return tell(known.source && !kube::deleting(*known.source) ? "Attaching" : "Failed", *why, true);
   if (!own) return tell("Failed", fmt::format("what the pool has as {} is not of the object of that name", volume));

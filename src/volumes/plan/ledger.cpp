@@ -14,7 +14,7 @@ using kube::Json;
 
 namespace {
 
-constexpr std::array<std::string_view, 7> words{"create", "snapshot", "grow", "remove", "attach", "detach", "limit"};
+constexpr std::array<std::string_view, 8> words{"create", "snapshot", "grow", "remove", "attach", "detach", "limit", "leave"};
 
 std::optional<What> parse_what(std::string_view text) {
   const auto at = std::find(words.begin(), words.end(), text);
@@ -41,7 +41,13 @@ Json json_of(const Entry& one) {
   Json out = Json::object({{"size", one.size}, {"there", one.there}});
   if (one.snapshot) out.set("snapshot", true);
   if (!one.source.empty()) out.set("source", one.source);
-  if (!one.node.empty()) out.set("node", one.node).set("device", one.device);
+  // The first by a name of its own, as it was when there was one at most: who knows nothing of several sees that it is not free.
+  if (one.attached()) out.set("node", one.nodes.begin()->first).set("device", one.device);
+  if (one.nodes.size() > 1 || (one.attached() && one.nodes.begin()->second != one.generation)) {
+    Json nodes = Json::object();
+    for (const auto& [node, generation] : one.nodes) nodes.set(node, generation);
+    out.set("nodes", std::move(nodes));
+  }
   if (!one.owner.empty()) out.set("owner", one.owner);
   if (one.read_only) out.set("readOnly", true);
   if (one.generation > 0) out.set("generation", one.generation);
@@ -50,6 +56,12 @@ Json json_of(const Entry& one) {
 }
 
 }  // namespace
+
+std::string Entry::holders() const {
+  std::string out;
+  for (const auto& [node, given] : nodes) out += (out.empty() ? "" : ", ") + node;
+  return out;
+}
 
 std::string_view text(What what) { return words[static_cast<std::size_t>(what)]; }
 
@@ -100,7 +112,10 @@ Result<void> Ledger::apply(const Json& record) {
     last_ = record["last"].integer();
     for (const auto& [id, one] : record["entries"].members()) {
       if (!is_volume_id(id)) return damaged("an id");
-      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .node = one["node"].string(), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean()});
+      std::map<std::string, std::int64_t> nodes;
+      for (const auto& [node, generation] : one["nodes"].members()) nodes[node] = generation.integer();
+      if (const std::string& node = one["node"].string(); nodes.empty() && !node.empty()) nodes[node] = one["generation"].integer();
+      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .nodes = std::move(nodes), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean()});
     }
     for (const Json& one : record["underWay"].items()) {
       auto intent = read_intent(one);
@@ -116,7 +131,7 @@ Result<void> Ledger::apply(const Json& record) {
     if (intent.number <= last_) return damaged(fmt::format("number {} twice", intent.number));
     const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
     if (makes == entries_.contains(intent.id)) return damaged(fmt::format("{} of {}", text(intent.what), intent.id));
-    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .node = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .key = intent.key, .there = false});
+    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .nodes = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .key = intent.key, .there = false});
     // What is to become larger is promised from here on.
     if (intent.what == What::Grow) entries_.at(intent.id).size = intent.size;
     last_ = intent.number;
@@ -146,10 +161,17 @@ Result<void> Ledger::apply(const Json& record) {
       if (!undone) entries_.erase(entry);
       break;
     case What::Attach:
-      if (!undone) entry->second.node = intent.node, entry->second.read_only = intent.read_only, entry->second.generation = intent.generation, entry->second.device = record["device"].string();
+      if (undone) break;
+      entry->second.nodes[intent.node] = intent.generation;
+      entry->second.read_only = intent.read_only;
+      entry->second.generation = std::max(entry->second.generation, intent.generation);
+      entry->second.device = record["device"].string();
       break;
     case What::Detach:
-      if (!undone) entry->second.node.clear(), entry->second.device.clear(), entry->second.read_only = false;
+      if (!undone) entry->second.nodes.clear(), entry->second.device.clear(), entry->second.read_only = false;
+      break;
+    case What::Leave:
+      if (!undone) entry->second.nodes.erase(intent.node);
       break;
     case What::Grow:
       if (undone) entry->second.size = intent.before;
@@ -210,7 +232,7 @@ Ledger::Begun Ledger::create(const std::string& id, std::int64_t size, const std
   if (!source.empty()) {
     if (from == entries_.end() || !from->second.there) return fail(Code::NotFound, fmt::format("there is no {} that it could be made of", source));
     for (const auto& [number, one] : under_way_)
-      if (one.id == source && one.what != What::Attach && one.what != What::Detach) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), source));
+      if (one.id == source && one.what != What::Attach && one.what != What::Detach && one.what != What::Leave) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), source));
     if (!key.empty() && from->second.key != key) return fail(Code::Unsupported, fmt::format("{} {}: a copy of it is, too", source, from->second.key.empty() ? "is not encrypted" : "is encrypted by key " + from->second.key));
     if (size < from->second.size) return fail(Code::Invalid, fmt::format("it is to be made of {}, which has {}: {} are too few", source, print(Bytes{from->second.size}), print(Bytes{size})));
   }
@@ -232,7 +254,7 @@ Ledger::Begun Ledger::take_snapshot(const std::string& id, const std::string& of
   if (!from) return std::unexpected(from.error());
   if (!(*from)->there) return fail(Code::Conflict, fmt::format("{} is being made", of));
   for (const auto& [number, one] : under_way_)
-    if (one.id == of && one.what != What::Attach && one.what != What::Detach) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), of));
+    if (one.id == of && one.what != What::Attach && one.what != What::Detach && one.what != What::Leave) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), of));
   if (auto done = check_room((*from)->size, limit); !done) return std::unexpected(std::move(done.error()));
   return unless_under_way({.number = 0, .what = What::Snapshot, .id = id, .size = (*from)->size, .before = 0, .source = of, .of_snapshot = false, .node = {}, .owner = owner, .read_only = false, .generation = 0, .managed = false, .limits = {}, .key = (*from)->key});
 }
@@ -253,7 +275,7 @@ Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) co
   const auto there = entries_.find(id);
   if (there == entries_.end()) return std::optional<Intent>();
   if (!owner.empty() && there->second.owner != owner) return whose(id);
-  if (!there->second.node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}", id, there->second.node));
+  if (there->second.attached()) return fail(Code::Conflict, fmt::format("{} is attached to {}", id, there->second.holders()));
   return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = there->second.managed, .limits = {}, .key = {}});
 }
 
@@ -262,29 +284,35 @@ Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, boo
   const auto one = find(id, false);
   if (!one) return std::unexpected(one.error());
   if (!(*one)->there) return fail(Code::Conflict, fmt::format("{} is being made", id));
-  if ((*one)->node == node) {
-    if ((*one)->read_only != read_only) return fail(Code::Exists, fmt::format("{} is attached to {} {}: detach it first", id, node, read_only ? "for writing" : "read-only"));
+  const Entry& entry = **one;
+  Intent intent{.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = entry.generation + 1, .managed = entry.managed, .limits = entry.limits, .key = {}};
+  if (const auto at = entry.nodes.find(node); at != entry.nodes.end()) {
+    if (entry.read_only != read_only) return fail(Code::Exists, fmt::format("{} is attached to {} {}: detach it first", id, node, read_only ? "for writing" : "read-only"));
     for (const auto& [number, way] : under_way_)
-      if (way.id == id) return way.what == What::Attach ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id)));
+      if (way.id == id) return way.what == What::Attach && way.node == node ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id)));
     if (shown) return std::optional<Intent>();
-    return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation, .managed = (*one)->managed, .limits = (*one)->limits, .key = {}});
+    intent.generation = at->second;
+    return unless_under_way(std::move(intent));
   }
-  if (!(*one)->node.empty()) return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume", id, (*one)->node));
-  return unless_under_way({.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = (*one)->generation + 1, .managed = (*one)->managed, .limits = (*one)->limits, .key = {}});
+  // Who reads does not see what another writes, and may see half of it.
+  if (entry.attached() && !(read_only && entry.read_only)) return fail(Code::Conflict, fmt::format("{} is attached to {}{}: one node at a time has a volume, or several that all read it alone", id, entry.holders(), entry.read_only ? ", read-only" : ""));
+  return unless_under_way(std::move(intent));
 }
 
 Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std::int64_t generation) const {
   const auto one = find(id, false);
   if (!one) return std::unexpected(one.error());
+  const Entry& entry = **one;
+  const auto at = entry.nodes.find(node);
   // An attachment that is under way is gone on with first: what it made would be left.
-  if ((*one)->node.empty()) {
+  if (at == entry.nodes.end()) {
+    if (entry.attached() && !entry.read_only) return fail(Code::Conflict, fmt::format("{} is attached to {}, not to {}", id, entry.holders(), node));
     for (const auto& [number, way] : under_way_)
-      if (way.id == id && way.what == What::Attach) return fail(Code::Conflict, fmt::format("attach of {} is under way", id));
+      if (way.id == id && way.what == What::Attach && (!entry.attached() || way.node == node)) return fail(Code::Conflict, fmt::format("attach of {} is under way", id));
     return std::optional<Intent>();
   }
-  if ((*one)->node != node) return fail(Code::Conflict, fmt::format("{} is attached to {}, not to {}", id, (*one)->node, node));
-  if (generation != (*one)->generation) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, (*one)->generation));
-  return unless_under_way({.number = 0, .what = What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = (*one)->managed, .limits = {}, .key = {}});
+  if (generation != at->second) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, at->second));
+  return unless_under_way({.number = 0, .what = entry.nodes.size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = entry.managed, .limits = {}, .key = {}});
 }
 
 Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) const {

@@ -19,7 +19,7 @@ using Limits = blocks::DiskLimits;
 inline constexpr std::int64_t kBlock = 4096;                            // sizes are whole ones
 inline constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;      // of one volume
 
-enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit };
+enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit, Leave };  // Leave: of one that several nodes read, for a node that is not the last
 std::string_view text(What what);
 
 // What is going to be done. It follows from it and from what is seen how it goes on, after a death too.
@@ -31,7 +31,7 @@ struct Intent {
   std::int64_t before = 0;          // of Grow: what it had
   std::string source;               // of Snapshot; of Create: whose content it begins with; empty: zeros
   bool of_snapshot = false;         // what the source is
-  std::string node;                 // of Attach, Detach
+  std::string node;                 // of Attach, Detach, Leave
   std::string owner;                // of Create, Snapshot: for whom, in words of those who ask (the uid of an object)
   bool read_only = false;           // of Attach
   std::int64_t generation = 0;      // of Attach: the one that it will be
@@ -45,14 +45,17 @@ struct Entry {
   bool snapshot = false;
   std::int64_t size = 0;
   std::string source;               // empty: it began with zeros
-  std::string node, device;         // empty: attached to none
+  std::map<std::string, std::int64_t> nodes;  // that have it, each by the generation of its attachment: one, or any number that read it
+  std::string device;               // empty: attached to none
   std::string owner;                // for whom it is there
   bool read_only = false;           // as it is attached
-  std::int64_t generation = 0;      // of its last attachment
+  std::int64_t generation = 0;      // the last that an attachment was given
   bool managed = false;             // shown by an engine of its own, which holds the limits
   Limits limits;
   std::string key;                  // by which its own key is wrapped; empty: it is not encrypted
   bool there = false;               // false: it is being made
+  bool attached() const { return !nodes.empty(); }
+  std::string holders() const;      // their names, with commas
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 
@@ -74,7 +77,7 @@ class Ledger {
   Begun take_snapshot(const std::string& id, const std::string& of, const std::string& owner, std::int64_t limit) const;
   Begun grow(const std::string& id, std::int64_t size, std::int64_t limit) const;
   Begun remove(const std::string& id, const std::string& owner) const;  // owner: empty: whoever's
-  // `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew.
+  // One node that writes, or any number that read. `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew.
   Begun attach(const std::string& id, const std::string& node, bool read_only, bool shown) const;
   Begun detach(const std::string& id, const std::string& node, std::int64_t generation) const;
   Begun set_limits(const std::string& id, const Limits& limits) const;

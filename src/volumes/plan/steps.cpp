@@ -40,6 +40,7 @@ Next show(const Intent& intent, const Sight& seen, const DeviceSeen* device) {
 
 Next next_step(const Intent& intent, const Sight& seen, bool begun) {
   if (intent.what == What::Create || intent.what == What::Snapshot) return make(intent, seen, begun);
+  if (intent.what == What::Leave) return step(Do::Nothing);  // others have the device still
   const bool snapshot = intent.what == What::Remove && intent.of_snapshot;
   const auto& file = snapshot ? seen.snapshot : seen.volume;
   if (is_foreign(file)) return refuse(Code::Conflict, fmt::format("the file of {} has been exchanged for one that is not ours", intent.id));
