@@ -52,12 +52,14 @@ written=$(log_of write.out | awk '$1 == "written" { print $2 }')
 [ "$(login srun -C data python3 /home/lab/blocks.py check /data)" = "$written" ] || fail "not all of $written blocks are there"
 note "the job wrote $written blocks without an error; the snapshot was taken after $before"
 
-# --- a worker whose volume begins with the snapshot
-apply < "$top/examples/volumes/restored.yaml"
+# --- a worker whose volume begins with the snapshot, with another one that lives and dies with it
+scratch='      - {name: scratch, mountPath: /scratch, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}'
+sed "s#^      customVolumeMounts:#&\n$scratch#" "$top/examples/volumes/restored.yaml" | apply
 until_true 90 'the worker with the copy is idle' idle restored-0
 copied=$(login srun -C restored python3 /home/lab/blocks.py check /data) || fail 'the copy is not whole'
 ((copied >= before && copied < written)) || fail "the copy has $copied blocks; $before were written before the snapshot, $written in all"
 login srun -C restored sh -c '[ ! -e /data/stop ] && echo mine > /data/mine' || fail 'the copy is of another time, or cannot be written'
+login srun -C restored sh -c 'grep -q " /scratch xfs " /proc/mounts && echo mine > /scratch/mine' || fail 'there is no volume of its own at /scratch'
 login srun -C data test ! -e /data/mine || fail 'what is written to a copy is in what it is of'
 note "a worker with a copy of the snapshot has $copied whole blocks"
 
@@ -69,6 +71,7 @@ until_true 90 'the worker is back' is_new
 [ "$(login srun -C data python3 /home/lab/blocks.py check /data)" = "$written" ] || fail 'the worker that was made anew has other data'
 run delete nodeset restored -n demo > "$work/out" 2>&1 || { cat "$work/out" >&2; fail 'delete the set'; }
 copy=$(volume_of sub-data-demo-restored-0)
+until_true 30 'the volume that was to die with the worker is gone' gone pvc restored-0-sub-scratch
 run get volume "$copy" > /dev/null || fail 'the volume went with its worker'
 run delete pvc sub-data-demo-restored-0 -n demo > /dev/null
 until_true 60 'the volume goes with its claim' gone volume "$copy"

@@ -87,36 +87,35 @@ after_end() {
 
 # As systemd makes it on a node: what is mounted in a container is to be seen outside.
 mount --make-rshared /
-# One layer each: a program by itself, or a whole root.
-archive() { # OUT PROGRAM|ROOT...
+# archive OUT NAME:TAG=FILES...: images of one layer each. FILES is a folder, or a program.
+archive() {
   python3 - "$@" << 'PYTHON'
-import hashlib, io, json, os, sys, tarfile
-out, *sources = sys.argv[1:]
+import hashlib, io, json, os, subprocess, sys, tarfile
+out, *images = sys.argv[1:]
 manifest = []
 with tarfile.open(out, "w") as tar:
     def put(name, data):
         info = tarfile.TarInfo(name)
         info.size = len(data)
         tar.addfile(info, io.BytesIO(data))
-    for source in sources:
-        whole = os.path.isdir(source)
-        name, layer = "slurm" if whole else os.path.basename(source), out + ".layer"
-        with tarfile.open(layer, "w") as inner:
-            inner.add(source, "." if whole else name)
-        with open(layer, "rb") as file:
+    for image in images:
+        name, root = image.split("=", 1)
+        short = name.split(":")[0]
+        whole = not os.path.isfile(root)
+        subprocess.run(["tar", "--numeric-owner", "-C", root if whole else os.path.dirname(root), "-cf", out + ".layer", "." if whole else os.path.basename(root)], check=True)
+        with open(out + ".layer", "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        tar.add(layer, name + ".layer.tar")
-        os.unlink(layer)
-        settings = {"Env": ["PATH=/opt/fairlead/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]} if whole else {"Entrypoint": ["/" + name]}
-        put(name + ".json", json.dumps({"architecture": "amd64", "os": "linux", "config": settings, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + digest]}}).encode())
-        manifest.append({"Config": name + ".json", "RepoTags": [f"fairlead.local/{name}:{'22.05' if whole else '1'}"], "Layers": [name + ".layer.tar"]})
+        tar.add(out + ".layer", short + ".layer.tar")
+        os.unlink(out + ".layer")
+        settings = {"Env": ["PATH=/opt/fairlead/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]} if whole else {"Entrypoint": ["/" + os.path.basename(root)]}
+        put(short + ".json", json.dumps({"architecture": "amd64", "os": "linux", "config": settings, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + digest]}}).encode())
+        manifest.append({"Config": short + ".json", "RepoTags": ["fairlead.local/" + name], "Layers": [short + ".layer.tar"]})
     put("manifest.json", json.dumps(manifest).encode())
 PYTHON
 }
-archive "$work/sidecars.tar" "$sidecars"/csi-{provisioner,attacher,resizer,snapshotter}
-archive "$work/slurm.tar" "$FAIRLEAD_TEST_IMAGES/store/lean/1/rootfs"
-for archive in "$work/sidecars.tar" "$work/slurm.tar" "$FAIRLEAD_TEST_IMAGES/fairlead-volumes.docker.tar"; do ctr -a "$containerd" -n k8s.io images import "$archive" > "$work/out" 2>&1 || fail "containerd does not take $archive"; done
-rm "$work/sidecars.tar" "$work/slurm.tar"
+archive "$work/images.tar" "csi-provisioner:1=$sidecars/csi-provisioner" "csi-attacher:1=$sidecars/csi-attacher" "csi-resizer:1=$sidecars/csi-resizer" "csi-snapshotter:1=$sidecars/csi-snapshotter" "slurm:22.05=$FAIRLEAD_TEST_IMAGES/store/lean/1/rootfs"
+for archive in "$work/images.tar" "$FAIRLEAD_TEST_IMAGES/fairlead-volumes.docker.tar"; do ctr -a "$containerd" -n k8s.io images import "$archive" > "$work/out" 2>&1 || fail "containerd does not take $archive"; done
+rm "$work/images.tar"
 
 cat > "$work/values.yaml" << YAML
 server: {replicas: 0}
@@ -209,7 +208,7 @@ of_worker=$PEER_KUBELET_ROOT/pods/$(field pod/data-0 '{.metadata.uid}' -n demo)/
 cp -r "$top/tests/data/blocks.py" "$top/examples/train-gpt" "$top/examples/volumes/train.sbatch" "$of_worker/"
 sync -f "$of_worker" # a snapshot holds what was synced
 # There is no shared home: the training's folder is on the volume, too. It begins when it is told to.
-train='SLURM_SUBMIT_DIR=/data/train-gpt bash train.sbatch --steps 150 --batch 8 --checkpoint-every 10 --print-every 10'
+train='SLURM_SUBMIT_DIR=/data/train-gpt bash train.sbatch --steps 100 --batch 8 --checkpoint-every 10 --print-every 10'
 job=$(slurm sbatch --parsable -D /data -C data -c 1 -t 20 -o train.out --wrap "python3 -u blocks.py write /data > write.out 2>&1 & until [ -e go ]; do sleep 0.2; done; $train && wait \$!" | tr -d '[:space:]')
 job_is() { slurm scontrol show job "$job" | grep -q "JobState=$1"; }
 blocks() { awk '$1 ~ /^[0-9]+$/ { n = $1 } END { print n + 0 }' "$of_worker/write.out"; }
@@ -293,7 +292,7 @@ job=$(slurm sbatch --parsable -D /data -C restored -c 1 -t 20 -o again.out --wra
 wait_until 180 'the second training ends' job_is COMPLETED
 slurm srun -D / -C restored cat /data/again.out > "$work/again.out"
 step=$(sed -nE 's/^resumed from .*\(step ([0-9]+)\)$/\1/p' "$work/again.out")
-{ [ -n "$step" ] && ((step >= 10 && step < 150)); } || fail "the second training did not go on from the checkpoint: $(tail -n 5 "$work/again.out")"
+{ [ -n "$step" ] && ((step >= 10 && step < 100)); } || fail "the second training did not go on from the checkpoint: $(tail -n 5 "$work/again.out")"
 [ "$(grep '^final loss' "$work/again.out")" = "$(grep '^final loss' "$of_worker/train.out")" ] || fail "the trainings end differently: $(tail -n 5 "$work/again.out")"
 say "a training on the copy went on from step $step and came to the same $(grep '^final loss' "$work/again.out")"
 uid=$(field pod/data-0 '{.metadata.uid}' -n demo)
