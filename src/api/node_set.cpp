@@ -52,8 +52,22 @@ std::string own_source(const Json& source, const std::string& set, const std::st
   return key;
 }
 
+// Ours, beside the sources that Kubernetes has: a claim for each worker, made by this spec, which stays when the worker is made anew.
+constexpr const char* kClaimTemplate = "volumeClaimTemplateSpec";
+
+// Takes it out of `source`. Null: the source is one that Kubernetes has.
+Json take_claim_template(Json& source, const std::string& name, WorkerSet& out) {
+  Json made = source[kClaimTemplate];
+  source.erase(kClaimTemplate);
+  if (!made.is_null() && !made["resources"]["requests"].has("storage")) out.problems.push_back(fmt::format("spec.slurmd.volumes: {} of {} says no size (resources.requests.storage)", kClaimTemplate, name));
+  if (!made.is_null() && source.is_object() && !source.members().empty()) out.problems.push_back(fmt::format("spec.slurmd.volumes: {} names a source and {}; one of them is expected", name, kClaimTemplate));
+  return made;
+}
+
 void read_volumes(const Json& from, WorkerSet& out, SlurmCluster& cluster) {
-  out.role.spool.source_name = own_source(from["spool"], out.name, "spool", cluster, out.problems);
+  Json spool = from["spool"];
+  out.role.spool.claim_template = take_claim_template(spool, "spool", out);
+  out.role.spool.source_name = own_source(spool, out.name, "spool", cluster, out.problems);
   out.role.jail.source_name = own_source(from["jail"], out.name, "jail", cluster, out.problems);
   for (const char* list : {"jailSubMounts", "customVolumeMounts"})
     for (const Json& mount : from[list].items()) {
@@ -61,8 +75,9 @@ void read_volumes(const Json& from, WorkerSet& out, SlurmCluster& cluster) {
       for (const char* own : {"name", "mountPath", "subPath", "readOnly"}) source.erase(own);
       SlurmSubMount made{.name = mount["name"].string(), .path = mount["mountPath"].string(), .sub_path = mount["subPath"].string(), .read_only = mount["readOnly"].boolean()};
       if (source["volumeSource"].is_object()) source = Json(source["volumeSource"]);
+      made.claim_template = take_claim_template(source, made.name, out);
       made.source_name = own_source(source, out.name, made.name, cluster, out.problems);
-      if (made.source_name.empty()) out.problems.push_back(fmt::format("spec.slurmd.volumes.{}: {} names no source", list, made.name));
+      if (made.source_name.empty() && !made.claim_template.is_object()) out.problems.push_back(fmt::format("spec.slurmd.volumes.{}: {} names no source", list, made.name));
       if (!made.path.starts_with('/') || made.path.find("..") != std::string::npos) out.problems.push_back(fmt::format("spec.slurmd.volumes.{}: \"{}\" is not an absolute path", list, made.path));
       for (const auto& on_login : cluster.login.sub_mounts)
         if (on_login.name == made.name && on_login.path != made.path)

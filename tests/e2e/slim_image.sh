@@ -34,6 +34,8 @@ slim_image() {
   find "$rootfs/usr/lib" -type f -size +2M ! -name 'libcrypto*' ! -name 'libslurm*' ! -name 'libperl*' ! -name 'libstdc++*' ! -name 'libgnutls*' ! -name 'libapt*' -delete
   echo "image $3" > "$rootfs/usr/share/image-of"
 }
+# training_image IMAGES NAME TAG: one with PyTorch, without what that does not load.
+training_image() { image_but "$@" usr/lib/python3/dist-packages/{sympy,mpmath,hypothesis,pip} usr/share/{doc,mime,X11,libwacom,gdal,openmpi,perl,icons} usr/lib/x86_64-linux-gnu/{dri,libLLVM-15.so.1,mfx,libz3.so.4} usr/lib/gcc; }
 # clock_image IMAGES TAG SECONDS: slurm:TAG for munge, with a clock that is so much ahead: that of time(2), which is all that munge asks. No namespace of Linux has such a clock of its own.
 clock_image() {
   local rootfs=$1/slurm/$2/rootfs

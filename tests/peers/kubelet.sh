@@ -3,6 +3,8 @@
 # Tries a real kubelet on containerd as a node of a cluster of cluster.sh: it registers, becomes ready, runs one pod to its end. Says what this machine refuses.
 #   kubelet.sh CLUSTER-DIR        as root; exit status 0: the pod ran; 1: refused, with the kubelet's or containerd's own words
 #   kubelet.sh --prepare          fetches and builds only; 77: the packages cannot be fetched
+#   PEER_KUBELET_ADDRESS=ADDRESS  of the node, one that this machine has and that is not of loopback: the API server reaches it there (logs, exec)
+#   PEER_KUBELET_DNS=ADDRESS      of a name server (dns.py) for pods; without it they have this machine's
 #   PEER_KUBELET_THEN=SCRIPT      run at the end, in its mount namespace, with PEER_KUBELET_ROOT (--root-dir) and PEER_KUBELET_NODE; its exit status counts
 # containerd and runc are Debian's packages, unpacked into the cache and not installed; the kubelet is built by build.sh. Mounts stay in a namespace of its own. The kubelet leaves chains in
 # the packet filter: call it inside a network namespace of one's own (unshare --net), in which the cluster was started too.
@@ -13,6 +15,7 @@ cache=${FAIRLEAD_PEERS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/
 programs=$("$here/build.sh" kubelet | tail -n 1)
 kubectl=$programs/kubectl
 node=kubelet-0
+address=${PEER_KUBELET_ADDRESS:-127.0.0.1}
 
 # --- containerd and runc, unpacked
 runtime=$cache/containerd
@@ -126,7 +129,7 @@ done
 ctr -a "$work/containerd.sock" -n k8s.io images import "$work/image/image.tar" > "$work/import.log" 2>&1 || { cat "$work/import.log" >&2; refused 'containerd does not take an image'; }
 
 # --- the kubelet
-"$here/cluster.sh" node "$cluster" "$node" 127.0.0.1 > /dev/null
+"$here/cluster.sh" node "$cluster" "$node" "$address" > /dev/null
 cat > "$work/kubelet.yaml" << TEXT
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -138,7 +141,7 @@ cgroupsPerQOS: true
 enforceNodeAllocatable: []
 localStorageCapacityIsolation: false
 oomScoreAdj: 0
-address: 127.0.0.1
+address: $address
 port: 0
 readOnlyPort: 0
 healthzPort: 0
@@ -149,6 +152,7 @@ tlsCertFile: $cluster/nodes/$node.crt
 tlsPrivateKeyFile: $cluster/nodes/$node.key
 evictionHard: {memory.available: 10Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 TEXT
+[ -z "${PEER_KUBELET_DNS:-}" ] || printf 'clusterDNS: ["%s"]\nclusterDomain: cluster.local\n' "$PEER_KUBELET_DNS" >> "$work/kubelet.yaml"
 # One that nobody has, as client or as server: others choose by chance as well.
 port=$(python3 -c '
 import random, socket
@@ -165,7 +169,7 @@ for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
 done
 # cpuset groups start empty on cgroup v1.
 for file in cpuset.cpus cpuset.mems; do [ ! -e "/sys/fs/cgroup/cpuset/$group/$file" ] || cat "/sys/fs/cgroup/cpuset/$file" > "/sys/fs/cgroup/cpuset/$group/$file"; done
-"$programs/kubelet" --config "$work/kubelet.yaml" --kubeconfig "$cluster/nodes/$node.kubeconfig" --root-dir "$work/kubelet" --cert-dir "$work/kubelet/pki" --hostname-override "$node" --node-ip 127.0.0.1 \
+"$programs/kubelet" --config "$work/kubelet.yaml" --kubeconfig "$cluster/nodes/$node.kubeconfig" --root-dir "$work/kubelet" --cert-dir "$work/kubelet/pki" --hostname-override "$node" --node-ip "$address" \
   > "$work/kubelet.log" 2>&1 &
 kubelet=$!
 pids+=("$kubelet")

@@ -150,7 +150,7 @@ std::optional<kube::Access> SlurmClusterController::access() const {
       .may({"update"}, api::kNodeSets, "", space)
       .may({"update"}, api::kNodeSets, "status", space)
       .may({"create"}, resources::secrets, "", space)
-      .may({"create"}, resources::claims, "", space);
+      .may({"create", "update"}, resources::claims, "", space);
 }
 
 Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key) {

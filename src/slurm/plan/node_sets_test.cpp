@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/plan/node_sets.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "slurm/plan/reconcile.h"
@@ -148,6 +149,48 @@ TEST_F(NodeSets, SeveralSetsAreWorkersOfOneCluster) {
   EXPECT_THAT(definition("gpu-0"), HasSubstr("Feature=gpu Gres=gpu:2"));
   EXPECT_THAT(definition("cpu-1"), testing::EndsWith("Feature=cpu"));
   EXPECT_EQ(kube::labels_of(world.snapshot.pods["gpu-0"])[api::kNodeSetLabel], "gpu");
+}
+
+// A claim for each worker, which stays when the worker goes and comes.
+TEST_F(NodeSets, WorkersHaveVolumesOfTheirOwn) {
+  const auto claim = [&](const char* size) {
+    world.snapshot.node_sets["cpu"].child("spec").child("slurmd").set("volumes", yaml(fmt::format(R"({{spool: {{volumeClaimTemplateSpec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}}},
+      jailSubMounts: [{{name: scratch, mountPath: /scratch, volumeClaimTemplateSpec: {{storageClassName: fast, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: {}}}}}}}}}]}})", size)));
+  };
+  claim("1Gi");
+  world.snapshot.pods.erase("cpu-0");
+  world.snapshot.pods.erase("cpu-1");
+  world.settle();
+  const auto size = [&](const char* name) { return world.snapshot.claims[name]["spec"]["resources"]["requests"]["storage"].string(); };
+  for (const char* name : {"spool-demo-cpu-0", "spool-demo-cpu-1", "sub-scratch-demo-cpu-0", "sub-scratch-demo-cpu-1"}) {
+    ASSERT_TRUE(world.snapshot.claims.contains(name)) << name;
+    EXPECT_TRUE(world.snapshot.claims[name]["metadata"]["ownerReferences"].is_null()) << "data outlives the cluster";
+  }
+  EXPECT_FALSE(world.snapshot.claims.contains("sub-scratch-demo-gpu-0"));
+  EXPECT_THAT(kube::print_json(world.snapshot.pods["cpu-1"]["spec"]["volumes"]), HasSubstr(R"({"name":"sub-scratch","persistentVolumeClaim":{"claimName":"sub-scratch-demo-cpu-1"}})"));
+  // A larger template: the claims grow once they are bound, and no worker is made anew for it.
+  world.run_all();
+  world.slurm_knows_all();
+  world.settle();
+  world.snapshot.claims["sub-scratch-demo-cpu-1"].set("status", Json::object({{"phase", "Bound"}}));
+  claim("3Gi");
+  EXPECT_THAT(world.steps(), ElementsAre("update persistentvolumeclaims sub-scratch-demo-cpu-1"));
+  const Json before = world.snapshot.pods["cpu-1"];
+  world.settle();
+  EXPECT_EQ(size("sub-scratch-demo-cpu-1"), "3Gi");
+  EXPECT_EQ(size("sub-scratch-demo-cpu-0"), "1Gi") << "it has no volume yet, and Kubernetes takes no change";
+  EXPECT_EQ(world.snapshot.pods["cpu-1"], before);
+  // One that a user has made larger, or put in the place of ours, stays as it is; nothing shrinks.
+  for (auto& [name, one] : world.snapshot.claims) one.set("status", Json::object({{"phase", "Bound"}}));
+  world.snapshot.claims["sub-scratch-demo-cpu-0"].child("metadata").erase("labels");
+  claim("2Gi");
+  EXPECT_THAT(world.steps(), IsEmpty());
+  world.snapshot.node_sets["cpu"].child("spec").set("replicas", 1);
+  world.snapshot.node_sets["cpu"].child("metadata").set("generation", 2);
+  world.slurm_knows_all();
+  world.settle();
+  EXPECT_THAT(world.pods(), Not(Contains("cpu-1")));
+  EXPECT_TRUE(world.snapshot.claims.contains("sub-scratch-demo-cpu-1")) << "it may come back";
 }
 
 TEST_F(NodeSets, EachIsScaledByItself) {

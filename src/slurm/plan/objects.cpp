@@ -6,6 +6,7 @@
 #include "api/node_identity.h"
 #include "api/node_set.h"
 #include "base/encoding.h"
+#include "kube/selector.h"
 #include "slurm/plan/accounting.h"
 #include "slurm/plan/gres.h"
 #include "slurm/plan/login_service.h"
@@ -282,6 +283,16 @@ std::vector<Json> desired_claims(const SlurmCluster& cluster, Role role, const s
   return out;
 }
 
+std::optional<Json> grown_claim(const Json& have, const Json& wanted) {
+  if (kube::labels_of(have)[kClusterLabel] != kube::labels_of(wanted)[kClusterLabel] || kube::deleting(have) || have["status"]["phase"].string() != "Bound") return std::nullopt;
+  const Json& size = wanted["spec"]["resources"]["requests"]["storage"];
+  const auto asked = kube::Quantity::from_json(size), has = kube::Quantity::from_json(have["spec"]["resources"]["requests"]["storage"]);
+  if (!asked || !has || has->value() >= asked->value()) return std::nullopt;
+  Json out = have;
+  out.child("spec").child("resources").child("requests").set("storage", size);
+  return out;
+}
+
 // Without these Kubernetes deletes the pods of a machine that is silent for five minutes, and its kubelet ends them with their jobs and sessions when it is heard again.
 void tolerate_silence(Json& spec) {
   Json tolerations = spec["tolerations"].is_array() ? spec["tolerations"] : Json::array();
@@ -341,7 +352,9 @@ std::string mounts_mark(const SlurmCluster& cluster, Role role) {
   std::string all;
   for (const auto& sub : role_of(cluster, role).sub_mounts) {
     const auto source = cluster.volume_sources.find(sub.source_name);
-    all += kube::print_json(Json::array({sub.name, sub.path, sub.source_name, sub.sub_path, sub.read_only, sub.claim_template, source == cluster.volume_sources.end() ? Json() : source->second})) + "\n";
+    Json claim = sub.claim_template;
+    claim.erase("resources");  // a claim grows under its pod
+    all += kube::print_json(Json::array({sub.name, sub.path, sub.source_name, sub.sub_path, sub.read_only, claim, source == cluster.volume_sources.end() ? Json() : source->second})) + "\n";
   }
   return all.empty() ? "none" : hex(sha256(all)).substr(0, 16);
 }

@@ -2,6 +2,7 @@
 // Which Kubernetes objects a SlurmCluster consists of. Names follow the source operator (controller-0, worker-0, C-worker-svc, C-munge, C-slurm-configs).
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ std::string pod_name(const api::SlurmCluster& cluster, Role role, int ordinal); 
 std::vector<kube::Json> desired_services(const api::SlurmCluster& cluster);
 std::vector<kube::Json> desired_config_maps(const api::SlurmCluster& cluster, const ObjectOptions& options);
 std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster, Role role, const std::vector<int>& ordinals);  // of claim templates: one per pod that is to be there
+// The claim with the size that its template asks for by now; none where that is no larger, or the claim is not ours, not bound yet or on its way out. Claims never shrink.
+std::optional<kube::Json> grown_claim(const kube::Json& have, const kube::Json& wanted);
 std::vector<kube::Json> desired_policies(const api::SlurmCluster& cluster, const ObjectOptions& options);  // NetworkPolicies; none where the cluster is not isolated
 // Carries two hashes as annotations, kept apart: a changed template replaces the pod, changed configuration is reloaded in place.
 kube::Json desired_pod(const api::SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options);

@@ -176,6 +176,7 @@ Plan ClusterPlanner::finish(const char* phase, const std::string& waiting) {
   if (!waiting.empty()) plan_.waiting_for.push_back(waiting);
   plan_.status = object_["status"];
   std::move(aside_.begin(), aside_.end(), std::back_inserter(plan_.steps));
+  std::move(growth_.begin(), growth_.end(), std::back_inserter(plan_.steps));
   return std::move(plan_);
 }
 

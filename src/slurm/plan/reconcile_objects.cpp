@@ -253,11 +253,15 @@ bool ClusterPlanner::plan_claims() {
   for (const auto& more : {accounting_claims(cluster_), backup_claims(cluster_), desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size))})
     for (const Json& wanted : more)
       if (!find(snapshot_.claims, kube::name_of(wanted))) aside_.push_back(Create{resources::claims, wanted});
-  for (const Json& wanted : claims)
-    if (!find(snapshot_.claims, kube::name_of(wanted))) {
+  for (const Json& wanted : claims) {
+    const Json* have = find(snapshot_.claims, kube::name_of(wanted));
+    if (!have) {
       complete = false;
       plan_.steps.push_back(Create{resources::claims, wanted});
+    } else if (auto larger = grown_claim(*have, wanted)) {
+      growth_.push_back(Update{resources::claims, std::move(*larger)});
     }
+  }
   // Claims that the user names must be there and, when several pods share them, be writable by many: said before any pod exists.
   std::vector<std::string> trouble;
   for (const auto& [name, source] : cluster_.volume_sources) {

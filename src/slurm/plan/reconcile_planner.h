@@ -110,7 +110,8 @@ class ClusterPlanner {
   bool witness_ready_ = false;  // of two heads
   Rollout rollout_;
   Plan plan_;
-  std::vector<Step> aside_;  // taken last
+  std::vector<Step> aside_;   // taken last
+  std::vector<Step> growth_;  // of claims, after these: a class may refuse it, and nothing is to wait for that
 };
 
 }  // namespace fairlead::slurm
