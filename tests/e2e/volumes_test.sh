@@ -337,8 +337,8 @@ spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {request
 YAML
 pod wants-many m0 true many
 pod wants-huge m0 true huge
-until_true 30 'why there is none is told' bash -c "'$fairlead' get events -n default -o json > $work/events; grep -q 'one node at a time has a volume' $work/events && grep -q 'no pool takes a volume of 100 GiB' $work/events"
-note 'what cannot be is told at the claim'
+until_true 30 'why there is none is told' bash -c "'$fairlead' get events -n default -o json > $work/events; grep -q 'one node at a time has a volume' $work/events && grep -q 'did not have enough free storage' $work/events"
+note 'what cannot be is told at the claim, or at the pod that has no place for it'
 
 # --- stopped and started again: what is in the pool stays; removed: nothing is left
 image=$FAIRLEAD_STATE_DIR/pool.img
