@@ -5,10 +5,8 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <thread>
 
 #include "base/encoding.h"
@@ -68,20 +66,19 @@ Result<void> settle(const std::string& volume) {
   if (!type && type.error().code != Code::Conflict) return std::unexpected(type.error());
   if (!type || (*type != "ext4" && *type != "xfs")) return {};
   if (*type == "ext4") return check_file_system(device, *type, false);
-  // xfs does that in the kernel alone. In a mount table of this thread's own: whatever happens, nothing stays mounted.
+  // xfs does that in the kernel alone. In a mount table of this thread's own: whatever happens, nothing stays mounted. There it hides a folder that the tools do not need; nothing is made, for the root may be read-only.
+  const std::string place = exists("/mnt") ? "/mnt" : exists("/tmp") ? "/tmp" : "/run";
   Result<void> done;
   std::thread([&] {
-    char place[] = "/tmp/fairlead-settle-XXXXXX";
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mkdtemp(place) == nullptr) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
       done = fail_errno(errno, "make a mount table of one's own");
       return;
     }
     done = mount_device(device, *type, place, {}, false);
     if (done) {
       if (auto grown = grow_file_system(device, *type, place); !grown) log_warn("a file system is not as large as its volume", {{"volume", volume}, {"why", grown.error().message}});
-      if (::umount2(place, UMOUNT_NOFOLLOW) != 0) done = fail_errno(errno, fmt::format("unmount {}", place));
+      if (::umount2(place.c_str(), UMOUNT_NOFOLLOW) != 0) done = fail_errno(errno, fmt::format("unmount volume {}", volume));
     }
-    ::rmdir(place);
   }).join();
   return done;
 }

@@ -80,6 +80,38 @@ TEST(VolumeFiles, ComeFromObjects) {
 
 class VolumesTest : public NodeTest {};
 
+// What is told where no device is shown; with one it is tried by tests/e2e/volumes_test.sh.
+TEST_F(VolumesTest, ABlockDeviceIsForVolumeDevicesOfPodsThatHaveIt) {
+  struct Case {
+    const char *name, *mode, *attachment, *want;
+  };
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const Json pod = parse(R"({"metadata": {"name": "p", "namespace": "a", "uid": "pod-1"}, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "emptyDir": {}}]}})");
+  for (const Case& row : {Case{"a_file_system", "Filesystem", "", "has volumeMode Filesystem, but is specified in volumeDevices"}, Case{"not_attached", "Block", "", "volume t-no-such is not attached to this node yet"},
+                          Case{"on_its_way", "Block", R"({"status": {"phase": "Attaching"}})", "not attached to this node yet"}, Case{"ending", "Block", R"({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Attached"}})", "not attached to this node yet"},
+                          Case{"another_pods_alone", "Block", R"({"metadata": {"annotations": {"fairlead.dev/for-pod": "pod-2"}}, "status": {"phase": "Attached"}})", "uses the ReadWriteOncePod access mode and is already in use by another pod"},
+                          Case{"shown_by_nothing", "Block", R"({"metadata": {"annotations": {"fairlead.dev/for-pod": "pod-1"}}, "status": {"phase": "Attached"}})", "no device of this machine shows volume t-no-such"}}) {
+    SCOPED_TRACE(row.name);
+    VolumeSources from = sources();
+    from.volume = [&row](const std::string& name) -> Result<Json> {
+      Json out = parse(R"({"spec": {"claimRef": {"namespace": "a", "name": "c", "uid": "u1"}, "csi": {"driver": "csi.fairlead.dev", "volumeHandle": "t-no-such"}}})");
+      out.child("metadata").set("name", name);
+      out.child("spec").set("volumeMode", row.mode);
+      return out;
+    };
+    from.attachment = [&row](const std::string&) -> Result<Json> { return row.attachment[0] == '\0' ? Result<Json>(fail(Code::NotFound, "none")) : Result<Json>(parse(row.attachment)); };
+    const auto devices = volumes.devices(pod, parse(R"({"name": "m", "volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]})"), from, 0, 0);
+    ASSERT_FALSE(devices);
+    EXPECT_THAT(devices.error().message, HasSubstr(row.want));
+    const auto mounts = volumes.mounts(pod, parse(R"({"name": "m", "volumeMounts": [{"name": "v", "mountPath": "/v"}]})"), from);
+    EXPECT_EQ(mounts.has_value(), row.mode != std::string("Block"));
+    EXPECT_THAT(mounts ? "" : mounts.error().message, HasSubstr(mounts ? "" : "has volumeMode Block, but is specified in volumeMounts"));
+    EXPECT_THAT(volumes.prepare(pod, from).error().message, HasSubstr(row.mode == std::string("Block") ? row.want : "not attached to this node yet"));
+    EXPECT_THAT(volumes.devices(pod, parse(R"({"name": "m", "volumeDevices": [{"name": "e", "devicePath": "/dev/xvda"}]})"), from, 0, 0).error().message, HasSubstr("is no claim"));
+  }
+  EXPECT_TRUE(volumes.devices(pod, parse(R"({"name": "m"})"), sources(), 0, 0)->empty());
+}
+
 TEST_F(VolumesTest, PublishingSwapsAllFilesAtOnce) {
   const std::string folder = root_ + "/v";
   ASSERT_TRUE(make_dirs(folder));

@@ -236,11 +236,21 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
   return Attachment{now.device, now.nodes.at(node)};
 }
 Result<void> VolumePool::settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work) {
-  const auto at = attach(id, kItself, false);
-  if (!at) return std::unexpected(at.error());
-  auto done = work(id);
-  auto left = detach(id, kItself, at->generation);
-  return done ? left : done;
+  {
+    // Two who check one file system get into each other's way.
+    const std::lock_guard lock(mutex_);
+    if (!settling_.insert(id).second) return fail(Code::Conflict, fmt::format("the pool works on {} already", id));
+  }
+  auto done = [&]() -> Result<void> {
+    const auto at = attach(id, kItself, false);
+    if (!at) return std::unexpected(at.error());
+    auto worked = work(id);
+    auto left = detach(id, kItself, at->generation);
+    return worked ? left : worked;
+  }();
+  const std::lock_guard lock(mutex_);
+  settling_.erase(id);
+  return done;
 }
 Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation) {
   Lock lock(mutex_);

@@ -40,7 +40,7 @@ class VolumePool {
   Result<void> give(const std::string& id, const std::string& owner);         // it is for another from here on
   Result<Attachment> attach(const std::string& id, const std::string& node, bool read_only = false);
   Result<void> detach(const std::string& id, const std::string& node, std::int64_t generation);
-  // Attaches it for writing for itself (kItself) while `work` does something to it, and detaches it again; after a death that is made good by the next open(). Conflict: somebody has it. Errors of the work's too.
+  // Attaches it for writing for itself (kItself) while `work` does something to it, and detaches it again; after a death that is made good by the next open(). Conflict: somebody has it, or it is done just now. Errors of the work's too.
   Result<void> settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work);
 
   std::map<std::string, Entry> entries() const;
@@ -76,7 +76,8 @@ class VolumePool {
   mutable std::mutex mutex_;
   std::condition_variable turn_;
   std::map<std::string, std::int64_t> wrapped_;  // by id: the version of its key by which it was seen to be closed
-  std::set<std::string> busy_;  // ids whose turn somebody has
+  std::set<std::string> busy_;      // ids whose turn somebody has
+  std::set<std::string> settling_;  // ids on which the pool works itself
   Pool& pool_;
   Ledger ledger_;
   std::unique_ptr<Journal> journal_;

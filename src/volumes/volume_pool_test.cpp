@@ -217,6 +217,7 @@ TEST_P(Pools, ItWorksOnWhatNobodyHas) {
       EXPECT_FALSE(entry->read_only);
       put(pool, id, entry->device, "settled");
       EXPECT_EQ(volumes.attach(id, "w0").error().code, Code::Conflict) << "meanwhile nobody else has it";
+      EXPECT_THAT(volumes.settle(id, [](const std::string&) -> Result<void> { return fail(Code::Internal, "at once"); }).error().message, HasSubstr("works on a already"));
       return {};
     };
     ASSERT_TRUE(volumes.settle("a", work));

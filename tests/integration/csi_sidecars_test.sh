@@ -47,6 +47,15 @@ kind: CSINode
 metadata: {name: here}
 spec: {drivers: [{name: csi.fairlead.dev, nodeID: here, topologyKeys: [topology.fairlead.dev/pool]}]}
 ---
+apiVersion: v1
+kind: Node
+metadata: {name: there, labels: {topology.fairlead.dev/pool: here}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSINode
+metadata: {name: there}
+spec: {drivers: [{name: csi.fairlead.dev, nodeID: there, topologyKeys: [topology.fairlead.dev/pool]}]}
+---
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: csi.fairlead.dev}
@@ -65,7 +74,7 @@ metadata: {name: fast}
 driver: csi.fairlead.dev
 deletionPolicy: Delete
 YAML
-start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/pool" --image "$work/pool.img" --size 20Gi --sparse --name here --kubeconfig "$KUBECONFIG" --metrics off
+start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/pool" --image "$work/pool.img" --size 20Gi --sparse --name here --nodes topology.fairlead.dev/pool=here --kubeconfig "$KUBECONFIG" --metrics off
 wait_until 30 'the pool is known' is volumepool here '{.status.nodes[0]}' here
 socket=$work/csi.sock
 start driver.log "$build/bin/fairlead-csi" serve --endpoint "unix://$socket" --controller --kubeconfig "$KUBECONFIG"
@@ -77,7 +86,7 @@ start resizer.log "$sidecars/csi-resizer" "${common[@]}"
 start snapshotter.log "$sidecars/csi-snapshotter" "${common[@]}"
 start snapshots.log "$sidecars/snapshot-controller" --kubeconfig="$KUBECONFIG" --leader-election=false
 
-# claim NAME SIZE [SOURCE-YAML]
+# claim NAME SIZE [SOURCE-YAML [MODE]]
 claim() {
   local source=''
   [ -z "${3:-}" ] || source=", dataSource: {$3}"
@@ -85,7 +94,7 @@ claim() {
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: $1}
-spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: $2}}$source}
+spec: {accessModes: [${4:-ReadWriteOnce}], storageClassName: fast, resources: {requests: {storage: $2}}$source}
 YAML
 }
 claim data 1Gi
@@ -135,7 +144,25 @@ holds() { # CLAIM: the first bytes of its volume
 [ "$(holds twin)" = 'what came later' ] || fail "the copy: $(holds twin)"
 say 'a snapshot, a volume made of it, and a copy'
 
-k delete pvc restored twin > /dev/null
+claim many 3Gi 'apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: then' ReadOnlyMany
+wait_until 60 'what many are to read is bound' is pvc many '{.status.phase}' Bound
+many=$(field pvc many '{.spec.volumeName}')
+for node in here there; do
+  k apply -f - > /dev/null << YAML
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttachment
+metadata: {name: many-$node}
+spec: {attacher: csi.fairlead.dev, nodeName: $node, source: {persistentVolumeName: $many}}
+YAML
+done
+for node in here there; do wait_until 60 "$node reads it" is volumeattachment "many-$node" '{.status.attached}' true; done
+device=$(field volumeattachment many-here '{.status.attachmentMetadata.device}')
+[ "$(field volumeattachment many-there '{.status.attachmentMetadata.device}')" = "$device" ] && [ "$(blockdev --getro "$device")" = 1 ] || fail "two nodes do not read one device: $(k get volumeattachments -o yaml)"
+[ "$(dd if="$device" bs=4096 count=1 status=none | tr -d '\0')" = 'what was there' ] || fail 'what many read is not what the snapshot holds'
+k delete volumeattachment many-here many-there > /dev/null
+say 'two nodes read one copy of a snapshot'
+
+k delete pvc restored twin many > /dev/null
 k delete volumesnapshot then > /dev/null
 k delete volumeattachment try --wait=false > /dev/null
 wait_until 60 'it is detached' gone volumeattachment try
