@@ -132,6 +132,14 @@ def columns_of(file):
     return out
 
 
+def claims_of_their_own(mounts):
+    """Ours: a claim for each pod. The other fields have their effect in every list of mounts."""
+    properties = mounts["items"]["properties"]
+    properties.setdefault("readOnly", {"type": "boolean"})
+    properties.setdefault("subPath", {"type": "string"})
+    properties["volumeClaimTemplateSpec"] = {"type": "object", KEEP: True}
+
+
 def slurm_cluster():
     root = {"type": "object"}
     # The workers' section is the 1.14.10 shape's; in the other shape workers are NodeSets.
@@ -140,6 +148,11 @@ def slurm_cluster():
     for role in ("login", "worker"):  # a mount may have a claim of its own in the newer shape
         items = root["properties"]["slurmNodes"]["properties"][role]["properties"]["volumes"]["properties"]["jailSubMounts"]["items"]
         items["required"] = ["name", "mountPath"]
+    for role in ("controller", "login", "worker"):
+        volumes = root["properties"]["slurmNodes"]["properties"][role]["properties"]["volumes"]["properties"]
+        for mounts in ("jailSubMounts", "customMounts"):
+            if mounts in volumes:
+                claims_of_their_own(volumes[mounts])
     keep_unknown(root)
     columns = [("Status", "string", ".status.phase"), ("Controllers", "integer", ".spec.slurmNodes.controller.size"), ("Workers", "integer", ".status.workers"), ("Login", "integer", ".spec.slurmNodes.login.size"),
                ("Accounting", "boolean", ".spec.slurmNodes.accounting.enabled"), ("Age", "date", ".metadata.creationTimestamp")]
@@ -151,6 +164,9 @@ def node_set():
     root = {"type": "object"}
     add(root, "nodesets.tsv", "spec", {"slurmd"}, lambda path: path in ("replicas", "slurmd.port", "slurmd.volumes.sharedMemorySize"))
     root["properties"]["replicas"].update({"minimum": 0, "maximum": 10000})
+    volumes = root["properties"]["slurmd"]["properties"]["volumes"]["properties"]
+    for mounts in ("jailSubMounts", "customVolumeMounts"):
+        claims_of_their_own(volumes[mounts])
     keep_unknown(root)
     status = {"type": "object", KEEP: True, "properties": {"phase": {"type": "string"}, "replicas": {"type": "integer"}, "labelSelector": {"type": "string"}, "observedGeneration": {"type": "integer"}}}
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.labelSelector"}

@@ -175,7 +175,11 @@ TEST_F(NodeSets, WorkersHaveVolumesOfTheirOwn) {
   world.snapshot.claims["sub-scratch-demo-cpu-1"].set("status", Json::object({{"phase", "Bound"}}));
   claim("3Gi");
   EXPECT_THAT(world.steps(), ElementsAre("update persistentvolumeclaims sub-scratch-demo-cpu-1"));
-  const Json before = world.snapshot.pods["cpu-1"];
+  const Json before = world.snapshot.pods["cpu-1"], other = world.snapshot.pods["gpu-0"];
+  world.snapshot.pods.erase("gpu-0");
+  EXPECT_THAT(world.steps(), Contains("create pods gpu-0"));
+  EXPECT_EQ(world.steps().back(), "update persistentvolumeclaims sub-scratch-demo-cpu-1") << "a class may refuse it: nothing waits for that";
+  world.snapshot.pods["gpu-0"] = other;
   world.settle();
   EXPECT_EQ(size("sub-scratch-demo-cpu-1"), "3Gi");
   EXPECT_EQ(size("sub-scratch-demo-cpu-0"), "1Gi") << "it has no volume yet, and Kubernetes takes no change";
