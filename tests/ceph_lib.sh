@@ -43,6 +43,7 @@ mon allow pool size one = true
 mon allow pool delete = true
 mon warn on pool no redundancy = false
 mon data avail crit = 1
+paxos propose interval = 0.1
 auth allow insecure global id reclaim = false
 log file = $ceph_folder/log/\$name.log
 run dir = $ceph_folder/run
@@ -91,7 +92,9 @@ CONF
   rbd_admin pool init volumes || return 1
   rbd_admin namespace create --pool volumes --namespace fairlead || return 1
   (umask 077 && ceph_admin auth get-or-create client.fairlead mon 'profile rbd' osd 'profile rbd pool=volumes namespace=fairlead' > "$ceph_folder/keyring") || return 1
-  printf '[client.fairlead]\nkeyring = %s/keyring\n' "$ceph_folder" >> "$ceph_folder/ceph.conf"
+  # For the suite of the pool, which makes namespaces.
+  (umask 077 && ceph_admin auth get-or-create client.suite mon 'profile rbd' osd 'profile rbd pool=volumes' > "$ceph_folder/suite.keyring") || return 1
+  printf '[client.fairlead]\nkeyring = %s/keyring\n[client.suite]\nkeyring = %s/suite.keyring\n' "$ceph_folder" "$ceph_folder" >> "$ceph_folder/ceph.conf"
 }
 ceph_start_osd() {
   ceph-osd --conf "$ceph_folder/ceph.conf" -i 0 -f > "$ceph_folder/log/osd.out" 2>&1 &

@@ -42,6 +42,7 @@ class VolumePool {
   std::optional<Entry> entry(const std::string& id) const;
   Result<Sight> look(const std::string& id) { return pool_.look(id); }
   bool has_engines() { return pool_.has_engines(); }
+  bool is_distributed() { return pool_.is_distributed(); }
   struct Space {
     std::int64_t size = 0, free = 0, limit = 0, promised = 0;  // bytes
   };
