@@ -155,7 +155,7 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
   rados_release_write_op(op);
   if (made < 0 && made != -EEXIST) return fail_ceph(made, "make the pool's object");
   const auto other = [&](const std::string& who) {
-    return fail(Code::Conflict, fmt::format("the namespace {} of the Ceph pool {} is the pool of another fairlead-volumes ({}). If that one is dead, or stopped for good, with nothing attached there, start this one with --take-over: the other is shut out by Ceph first", place_.space, place_.pool, who));
+    return fail(Code::Conflict, fmt::format("the namespace {} of the Ceph pool {} is the pool of another fairlead-volumes ({}). If that one is dead, or has stopped for good, make it this machine's by `fairlead-volumes take-over`: the other is shut out by Ceph first", place_.space, place_.pool, who));
   };
   bool was_others = false;
   for (int tries = 0;; ++tries) {

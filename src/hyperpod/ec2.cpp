@@ -82,6 +82,7 @@ class Ec2 {
     const auto facts = sources_.api.get(api::kVolumePools, {"", zone});
     if (!facts && facts.error().code == Code::NotFound) return refuse("InvalidZone.NotFound", fmt::format("The zone '{}' does not exist: pools are zones here", cut(zone, 63)));
     if (!facts) return failed(facts.error(), "CreateVolume");
+    spec.klass = api::default_class(api::read_pool(*facts).classes, spec.klass != api::kLocalFast);
     if (api::read_pool(*facts).left() < spec.size && !sources_.api.get(api::kVolumes, {"", name})) return refuse("InsufficientVolumeCapacity", fmt::format("Pool {} has {} left", zone, print(Bytes{api::read_pool(*facts).left()})));
     Json object = api::new_volume(name, spec);
     if (!tags->empty()) object.child("spec").set("tags", tag_object(*tags));

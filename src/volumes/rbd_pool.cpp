@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/crypto.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/process.h"
+#include "base/rng.h"
 #include "kube/json.h"
 #include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
@@ -252,6 +254,23 @@ class RbdJournal final : public JournalFile {
 };
 
 }  // namespace
+
+Result<Host> claim_host(const std::string& folder) {
+  if (auto made = make_dirs(folder, 0700); !made) return std::unexpected(std::move(made.error()));
+  if (exists(folder + "/pool.id")) return fail(Code::Invalid, folder + " holds a pool of files: choose another --folder for a pool in Ceph");
+  Host out{.id = {}, .lock = Fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW))};
+  if (!out.lock) return fail_errno(errno, "open " + folder);
+  if (::flock(out.lock.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? fail(Code::Conflict, folder + " is another process's") : fail_errno(errno, "lock " + folder);
+  const std::string path = folder + "/host.id";
+  if (!exists(path))
+    if (auto made = write_file_durably(path, random_uuid() + "\n", 0600); !made) return std::unexpected(std::move(made.error()));
+  auto id = read_file(path, 1_KiB);
+  if (!id) return std::unexpected(std::move(id.error()));
+  while (id->ends_with('\n')) id->pop_back();
+  if (id->size() != 36 || id->find(' ') != id->npos) return fail(Code::Invalid, path + " holds no id of a host");
+  out.id = std::move(*id);
+  return out;
+}
 
 Result<Room> read_room(std::string_view json, const std::string& pool, std::int64_t most) {
   const auto all = kube::parse_json(std::string(json), {.depth_limit = 8});

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 
+#include "base/fd.h"
 #include "volumes/journal.h"
 #include "volumes/keyring.h"
 #include "volumes/pool.h"
@@ -15,6 +16,14 @@ namespace fairlead::volumes {
 std::unique_ptr<Pool> rbd_pool(StoreProcess& store, std::int64_t most = 0, Keyring* keyring = nullptr);
 // In an object of the Ceph pool: whoever has the pool has its journal.
 std::unique_ptr<JournalFile> rbd_journal(StoreProcess& store);
+
+// A folder of this machine alone, in which it is kept whose pools in Ceph are this one's: FOLDER/host.id, made if it is not there. As long as this lives no other process here has it.
+struct Host {
+  std::string id;
+  Fd lock;
+};
+// Conflict: another process has it. Invalid: the folder holds a pool of files.
+Result<Host> claim_host(const std::string& folder);
 
 // What Ceph's `df` says of one pool. Unavailable: nothing, as no manager runs.
 Result<Room> read_room(std::string_view json, const std::string& pool, std::int64_t most);
