@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fairlead-volumes: keeps the volumes of one machine. Wiring only.
 //   fairlead-volumes run --folder DIR [--image FILE --size SIZE]   the daemon of a pool
+//   fairlead-volumes run --ceph-pool POOL [--ceph-conf FILE --ceph-user NAME]   the daemon of a pool in Ceph
+//   fairlead-volumes take-over --ceph-pool POOL --yes                 makes a dead machine's pool in Ceph this one's
 //   fairlead-volumes release --folder DIR --image FILE                unmounts one that no daemon serves
 //   fairlead-volumes destroy --folder DIR --image FILE --yes       deletes a pool with all that is in it
 #include <fmt/format.h>
@@ -28,6 +30,7 @@
 #include "volumes/keyring.h"
 #include "volumes/metrics.h"
 #include "volumes/pool_place.h"
+#include "volumes/rbd_pool.h"
 
 namespace fairlead {
 namespace {
@@ -49,12 +52,16 @@ std::uint64_t random_seed() {
 }
 
 struct Flags {
-  volumes::PoolPlace place{.folder = "/var/lib/fairlead-volumes/pool", .image = {}};
+  volumes::PoolPlace place{.folder = {}, .image = {}};
+  volumes::CephPlace ceph{.program = {}, .conf = {}, .user = "fairlead", .pool = {}, .space = "fairlead", .host = {}};
   std::string engine, name, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0";
   bool yes = false;
 };
 
 Result<void> resolve(Flags& flags) {
+  if (!flags.ceph.pool.empty() && (!flags.place.image.empty() || flags.place.sparse)) return fail(Code::Invalid, "--image and --sparse are of a pool of files, --ceph-pool of one in Ceph");
+  if (flags.place.folder.empty()) flags.place.folder = flags.ceph.pool.empty() ? "/var/lib/fairlead-volumes/pool" : "/var/lib/fairlead-volumes/ceph";
+  if (!flags.ceph.conf.empty()) flags.ceph.conf = std::filesystem::absolute(flags.ceph.conf).lexically_normal().string();
   for (std::string* path : {&flags.place.folder, &flags.place.image})
     if (!path->empty()) {
       *path = std::filesystem::absolute(*path).lexically_normal().string();
@@ -76,6 +83,39 @@ Result<void> resolve(Flags& flags) {
   return {};
 }
 
+// The pool, its journal, and what these need as long as they live.
+struct Opened {
+  volumes::Host host;
+  std::unique_ptr<volumes::StoreProcess> store;
+  std::unique_ptr<volumes::Pool> pool;
+  std::unique_ptr<volumes::JournalFile> journal;
+};
+Result<std::string> engine_of(const Flags& flags, const char* name) {
+  if (!flags.engine.empty()) return flags.engine == "off" ? "" : flags.engine;
+  auto beside = program_beside(name);
+  return beside && ::access(beside->c_str(), X_OK) == 0 ? *beside : "";
+}
+Result<Opened> open_files(const Flags& flags, volumes::Keyring& keyring) {
+  if (auto done = volumes::prepare_place(flags.place); !done) return std::unexpected(std::move(done.error()));
+  auto files = volumes::open_file_pool(flags.place.folder, engine_of(flags, "fairlead-disk").value_or(""), &keyring);
+  if (!files) return std::unexpected(std::move(files.error()));
+  auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
+  if (!journal) return std::unexpected(std::move(journal.error()));
+  return Opened{.host = {}, .store = nullptr, .pool = std::move(*files), .journal = std::move(*journal)};
+}
+Result<Opened> open_ceph(Flags flags, volumes::Keyring& keyring) {
+  flags.ceph.program = engine_of(flags, "fairlead-rbd").value_or("");
+  if (flags.ceph.program.empty()) return fail(Code::Unavailable, "fairlead-rbd is not beside this program: a pool in Ceph needs it (package fairlead-volumes-ceph, or --engine)");
+  auto host = volumes::claim_host(flags.place.folder);
+  if (!host) return std::unexpected(std::move(host.error()));
+  flags.ceph.host = host->id;
+  auto store = volumes::StoreProcess::start(flags.ceph);
+  if (!store) return std::unexpected(std::move(store.error()));
+  auto pool = volumes::rbd_pool(**store, flags.place.size, &keyring);
+  auto journal = volumes::rbd_journal(**store);
+  return Opened{.host = std::move(*host), .store = std::move(*store), .pool = std::move(pool), .journal = std::move(journal)};
+}
+
 int serve(Flags flags) {
   // Before any thread: all of them inherit the mask, and the main thread waits for the signal.
   sigset_t signals;
@@ -90,20 +130,15 @@ int serve(Flags flags) {
   const int port = colon == std::string::npos ? -1 : std::atoi(flags.metrics.c_str() + colon + 1);
   if (flags.metrics != "off" && (port < 0 || port > 65535)) return refuse(fmt::format("--metrics {}: ADDRESS:PORT or off is expected", flags.metrics), 2);
   if (::geteuid() != 0) return refuse("must be run as root: it makes loop devices");
-  if (auto done = volumes::prepare_place(flags.place); !done) return refuse(done.error().message);
   auto config = kube::load_config({.kubeconfig = flags.kubeconfig, .context = flags.context, .environment = environment});
   if (!config) return refuse(config.error().message);
   config->rest.user_agent = "fairlead-volumes/" FAIRLEAD_VERSION;
   auto api = kube::RestApi::make(config->rest);
   if (!api) return refuse(api.error().message);
   const auto keyring = volumes::api_keyring(**api);
-  if (flags.engine.empty())
-    if (auto beside = program_beside("fairlead-disk"); beside && ::access(beside->c_str(), X_OK) == 0) flags.engine = std::move(*beside);
-  auto files = volumes::open_file_pool(flags.place.folder, flags.engine == "off" ? "" : flags.engine, keyring.get());
-  if (!files) return refuse(files.error().message);
-  auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
-  if (!journal) return refuse(journal.error().message);
-  auto pool = volumes::VolumePool::open(**files, std::move(*journal));
+  auto opened = flags.ceph.pool.empty() ? open_files(flags, *keyring) : open_ceph(flags, *keyring);
+  if (!opened) return refuse(opened.error().message);
+  auto pool = volumes::VolumePool::open(*opened->pool, std::move(opened->journal));
   if (!pool) return refuse(pool.error().message + "; nothing is changed, and what is attached goes on");
   const SystemClock clock;
   // Two pools of one name would answer for the same objects.
@@ -123,7 +158,7 @@ int serve(Flags flags) {
     if (!served) return refuse(served.error().message);
     health = std::move(*served);
   }
-  log_info("serving a pool", {{"pool", flags.name}, {"id", (*pool)->id()}, {"folder", flags.place.folder}, {"volumes", std::to_string((*pool)->entries().size())}, {"metrics_port", health ? std::to_string(health->port()) : "off"}, {"version", FAIRLEAD_VERSION}});
+  log_info("serving a pool", {{"pool", flags.name}, {"id", (*pool)->id()}, {"folder", flags.place.folder}, {"ceph_pool", flags.ceph.pool}, {"volumes", std::to_string((*pool)->entries().size())}, {"metrics_port", health ? std::to_string(health->port()) : "off"}, {"version", FAIRLEAD_VERSION}});
   int number = 0;
   for (const timespec second{.tv_sec = 1, .tv_nsec = 0}; number <= 0;) {
     number = ::sigtimedwait(&signals, nullptr, &second);
@@ -138,6 +173,22 @@ int serve(Flags flags) {
   // All state is on disk: a stop is no different from a crash, and what is under way need not be waited for.
   std::fflush(nullptr);
   ::_exit(0);
+}
+
+int take_over(Flags flags) {
+  if (flags.ceph.pool.empty()) return refuse("say --ceph-pool POOL", 2);
+  if (auto done = resolve(flags); !done) return refuse(done.error().message, 2);
+  if (!flags.yes) return refuse(fmt::format("volumes that are attached on the machine that has {}/{} give errors there from then on: say --yes if it is dead, or has stopped for good", flags.ceph.pool, flags.ceph.space), 2);
+  if (::geteuid() != 0) return refuse("must be run as root");
+  auto program = engine_of(flags, "fairlead-rbd");
+  auto host = volumes::claim_host(flags.place.folder);
+  if (!program || program->empty()) return refuse("fairlead-rbd is not beside this program (package fairlead-volumes-ceph)");
+  if (!host) return refuse(host.error().message);
+  flags.ceph.program = *program, flags.ceph.host = host->id, flags.ceph.take_over = true;
+  const auto store = volumes::StoreProcess::start(flags.ceph);
+  if (!store) return refuse(store.error().message);
+  fmt::print("pool {} is this machine's\n", (*store)->pool_id());
+  return 0;
 }
 
 int destroy(Flags flags, bool keep) {
@@ -155,28 +206,38 @@ int destroy(Flags flags, bool keep) {
 int main(int argc, char** argv) {
   fairlead::Flags flags;
   std::string log_level = "info";
-  CLI::App app("fairlead-volumes " FAIRLEAD_VERSION ": keeps the volumes of one machine, in a pool on XFS");
+  CLI::App app("fairlead-volumes " FAIRLEAD_VERSION ": keeps the volumes of one machine, in a pool on XFS or in Ceph");
   app.require_subcommand(1);
   app.set_version_flag("--version", FAIRLEAD_VERSION);
   app.add_option("--log-level", log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   auto* run = app.add_subcommand("run", "run the daemon until SIGTERM; volumes stay attached without it");
   auto* destroy = app.add_subcommand("destroy", "delete a pool's image with all that is in it");
+  auto* take_over = app.add_subcommand("take-over", "make a pool in Ceph this machine's, as the one that had it is dead: that one is shut out by Ceph, with all that is attached there");
   auto* release = app.add_subcommand("release", "unmount a pool's image that no daemon serves; it stays, with all that is in it");
-  for (CLI::App* one : {run, destroy, release}) {
-    one->add_option("--folder", flags.place.folder, "folder of the pool, on XFS with reflink")->capture_default_str();
-    one->add_option("--image", flags.place.image, "file that holds the pool's file system; made if it is not there, and mounted at the folder");
+  for (CLI::App* one : {run, destroy, release, take_over}) {
+    one->add_option("--folder", flags.place.folder, "folder of the pool, on XFS with reflink (default: /var/lib/fairlead-volumes/pool); of one in Ceph, where it is kept that it is this machine's (default: /var/lib/fairlead-volumes/ceph)");
+    if (one != take_over) one->add_option("--image", flags.place.image, "file that holds the pool's file system; made if it is not there, and mounted at the folder");
   }
-  run->add_option("--size", flags.size, "of an image that is made now, such as 50Gi");
+  run->add_option("--size", flags.size, "of an image that is made now, such as 50Gi; of a pool in Ceph: the most of it that is promised to volumes (default: what Ceph has left)");
   run->add_flag("--sparse", flags.place.sparse, "set no room aside for the image: its disk may be full before the pool is");
   run->add_option("--name", flags.name, "of the pool (default: $NODE_NAME, then this machine's name)");
   run->add_option("--nodes", flags.nodes, "labels of the nodes on this machine, as kubectl -l takes them (default: the node with the pool's name)");
-  run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or off: none is made here (default: fairlead-disk beside this program)");
+  run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or off: none is made here (default: fairlead-disk beside this program); of a pool in Ceph: fairlead-rbd");
+  for (CLI::App* one : {run, take_over}) {
+    one->add_option("--ceph-pool", flags.ceph.pool, "pool of Ceph in which the volumes lie, with class distributed");
+    one->add_option("--ceph-conf", flags.ceph.conf, "ceph.conf, which names the monitors and the user's keyring (default: as Ceph's programs look for it)");
+    one->add_option("--ceph-user", flags.ceph.user, "of Ceph, without \"client.\"")->capture_default_str();
+    one->add_option("--ceph-namespace", flags.ceph.space, "of the Ceph pool: nothing outside of it is touched")->capture_default_str();
+  }
+
   run->add_option("--kubeconfig", flags.kubeconfig, "of the site (default: $KUBECONFIG, then the pod's service account)");
   run->add_option("--context", flags.context, "of the kubeconfig");
   run->add_option("--metrics", flags.metrics, "address and port of /healthz, /readyz and /metrics, or off; port 0: any")->capture_default_str();
   release->add_flag("--yes", flags.yes, "nothing is deleted: it need not be said");
   destroy->add_flag("--yes", flags.yes, "do it");
+  take_over->add_flag("--yes", flags.yes, "do it");
   CLI11_PARSE(app, argc, argv);
   fairlead::start_logging("fairlead-volumes", log_level);
+  if (take_over->parsed()) return fairlead::take_over(std::move(flags));
   return !run->parsed() ? fairlead::destroy(std::move(flags), release->parsed()) : fairlead::serve(std::move(flags));
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-volumes (with fairlead-disk and fairlead-csi), fairlead-slurm.
+# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-volumes (with fairlead-disk and fairlead-csi), fairlead-volumes-ceph (where fairlead-rbd is built), fairlead-slurm.
 #
 #   build-deb.sh BUILD_DIR OUT_DIR [--version VERSION]
 #
@@ -197,6 +197,13 @@ unit fairlead-volumes
 readme fairlead-volumes "$root/docs/volumes.md"
 finish fairlead-volumes Apache-2.0 'cryptsetup-bin, e2fsprogs, xfsprogs, init-system-helpers (>= 1.54~)' '' 'control plane of AI training clusters: block volumes' \
   'Keeps the volumes of this machine in a pool on XFS: snapshots, copies, growth, attachment to nodes. With the CSI driver csi.fairlead.dev. Volumes stay attached while it is restarted or upgraded.'
+
+# Apart, as it depends on Ceph's libraries.
+if [[ -x $build/bin/fairlead-rbd ]]; then
+  program fairlead-volumes-ceph fairlead-rbd
+  finish fairlead-volumes-ceph Apache-2.0 "fairlead-volumes (= $version)" '' 'control plane of AI training clusters: block volumes in Ceph' \
+    'What fairlead-volumes needs for a pool of volumes in a Ceph cluster: access to it, and the engine of a volume that lies there.'
+fi
 
 program fairlead-slurm fairlead-slurm
 # It runs in whatever image the user names, which may have no zlib, or another one.

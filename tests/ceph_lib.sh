@@ -19,6 +19,10 @@ ceph_wait() {
     sleep 0.2
   done
 }
+ceph_is_active() {
+  local now
+  now=$(ceph_admin pg stat 2> /dev/null) && [[ $now == *active+clean* && $now != *unknown* && $now != *creating* && $now != *peering* ]]
+}
 ceph_start() {
   local size=${2:-24G} fsid port
   ceph_folder=$1
@@ -43,11 +47,14 @@ mon allow pool size one = true
 mon allow pool delete = true
 mon warn on pool no redundancy = false
 mon data avail crit = 1
+paxos propose interval = 0.1
 auth allow insecure global id reclaim = false
 log file = $ceph_folder/log/\$name.log
 run dir = $ceph_folder/run
 admin socket = $ceph_folder/run/\$name.\$pid.asok
 crash dir = $ceph_folder/log
+[client.admin]
+keyring = $ceph_folder/admin.keyring
 [client]
 log file =
 admin socket =
@@ -87,11 +94,13 @@ CONF
   ceph-osd --conf "$ceph_folder/ceph.conf" -i 0 --mkfs --osd-uuid "$uuid" --keyring "$ceph_folder/osd/keyring" > "$ceph_folder/log/mkfs.out" 2>&1 || { tail -n 5 "$ceph_folder/log/mkfs.out" >&2; return 1; }
   ceph_start_osd
   ceph_admin osd pool create volumes 8 8 > /dev/null 2>&1 || return 1
-  ceph_wait 60 'a pool that is active' bash -c "$(declare -f ceph_admin); ceph_folder='$ceph_folder'; ceph_admin pg stat | grep -q 'active+clean' && ! ceph_admin pg stat | grep -qE 'unknown|creating|peering'" || return 1
+  ceph_wait 60 'a pool that is active' ceph_is_active || return 1
   rbd_admin pool init volumes || return 1
   rbd_admin namespace create --pool volumes --namespace fairlead || return 1
   (umask 077 && ceph_admin auth get-or-create client.fairlead mon 'profile rbd' osd 'profile rbd pool=volumes namespace=fairlead' > "$ceph_folder/keyring") || return 1
-  printf '[client.fairlead]\nkeyring = %s/keyring\n' "$ceph_folder" >> "$ceph_folder/ceph.conf"
+  # For the suite of the pool, which makes namespaces.
+  (umask 077 && ceph_admin auth get-or-create client.suite mon 'profile rbd' osd 'profile rbd pool=volumes' > "$ceph_folder/suite.keyring") || return 1
+  printf '[client.fairlead]\nkeyring = %s/keyring\n[client.suite]\nkeyring = %s/suite.keyring\n' "$ceph_folder" "$ceph_folder" >> "$ceph_folder/ceph.conf"
 }
 ceph_start_osd() {
   ceph-osd --conf "$ceph_folder/ceph.conf" -i 0 -f > "$ceph_folder/log/osd.out" 2>&1 &

@@ -105,12 +105,12 @@ spec:
             - {rule: "has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)", message: "what a volume was made of does not change"}
             properties:
               pool: {type: string, minLength: 1, maxLength: 63}
-              class: {type: string, enum: [local-fast, local-managed], default: local-fast, description: "local-fast: shown by the kernel alone. local-managed: by a process of its own, which holds it to its limits."}
+              class: {type: string, enum: [local-fast, local-managed, distributed], default: local-fast, description: "local-fast: shown by the kernel alone. local-managed: by a process of its own, which holds it to its limits. distributed: the same, in a Ceph pool."}
               size: {x-kubernetes-int-or-string: true, description: "1Gi to 64Ti, in whole MiB. A larger one grows it while it is used; it never shrinks."}
-              encrypted: {type: boolean, default: false, description: "Its data lies on disk encrypted (LUKS2, AES-256-XTS), by a key of its own. Of class local-managed; what is made of an encrypted one is so, too."}
+              encrypted: {type: boolean, default: false, description: "Its data lies on disk encrypted (LUKS2, AES-256-XTS), by a key of its own. Of classes local-managed and distributed; what is made of an encrypted one is so, too."}
               key: {type: string, minLength: 1, maxLength: 63, description: "That opens its own key: a Secret in namespace fairlead-volume-keys. Left out: the service's."}
-              iops: {type: integer, format: int64, minimum: 0, maximum: 10000000, description: "Operations of up to 256 KiB a second, of class local-managed; 0: no limit. It can change while the volume is used."}
-              throughput: {x-kubernetes-int-or-string: true, description: "MiB a second, or a quantity (125Mi), of class local-managed; 0: no limit. It can change while the volume is used."}
+              iops: {type: integer, format: int64, minimum: 0, maximum: 10000000, description: "Operations of up to 256 KiB a second, of classes local-managed and distributed; 0: no limit. It can change while the volume is used."}
+              throughput: {x-kubernetes-int-or-string: true, description: "MiB a second, or a quantity (125Mi), of classes local-managed and distributed; 0: no limit. It can change while the volume is used."}
               source:
                 type: object
                 description: Whose content it begins with.
@@ -296,7 +296,11 @@ std::string print_volume_size(std::int64_t bytes) {
   return std::to_string(bytes);
 }
 
-bool is_volume_class(std::string_view name) { return name == kLocalFast || name == kLocalManaged; }
+bool is_volume_class(std::string_view name) { return name == kLocalFast || name == kLocalManaged || name == kDistributed; }
+std::string default_class(const std::vector<std::string>& classes, bool engine) {
+  if (std::find(classes.begin(), classes.end(), kDistributed) != classes.end()) return kDistributed;
+  return engine ? kLocalManaged : kLocalFast;
+}
 
 Result<std::int64_t> parse_iops(const Json& value) {
   if (value.is_null()) return 0;
@@ -349,7 +353,7 @@ Result<VolumeSpec> read_volume(const Json& object) {
   VolumeSpec out{.pool = spec["pool"].string(), .klass = spec["class"].string_or(kLocalFast), .size = 0, .from_volume = spec["source"]["volume"].string(), .from_snapshot = spec["source"]["snapshot"].string()};
   if (!is_volume_name(kube::name_of(object))) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and - are expected", kube::name_of(object).substr(0, 80)));
   if (!is_volume_name(out.pool)) return fail(Code::Invalid, "spec.pool: the name of a pool is expected (fairlead volume pools)");
-  if (!is_volume_class(out.klass)) return fail(Code::Invalid, fmt::format("spec.class: there is no class \"{}\"; {} and {} are what there is", out.klass.substr(0, 40), kLocalFast, kLocalManaged));
+  if (!is_volume_class(out.klass)) return fail(Code::Invalid, fmt::format("spec.class: there is no class \"{}\"; {} are what there is", out.klass.substr(0, 40), kVolumeClasses));
   const auto iops = parse_iops(spec["iops"]), throughput = parse_throughput(spec["throughput"]);
   if (!iops) return fail(Code::Invalid, "spec." + iops.error().message);
   if (!throughput) return fail(Code::Invalid, "spec." + throughput.error().message);
@@ -425,7 +429,7 @@ Result<std::string> choose_pool(const std::vector<PoolFacts>& pools, const PoolW
     else if (best == nullptr || one.left() > best->left() || (one.left() == best->left() && one.name < best->name)) best = &one;
   }
   if (best != nullptr) return best->name;
-  if (pools.empty()) return fail(Code::NotFound, "there is no pool: start fairlead-volumes on a machine with an XFS folder (docs/volumes.md)");
+  if (pools.empty()) return fail(Code::NotFound, "there is no pool: start fairlead-volumes on a machine with an XFS folder, or on a Ceph pool (docs/volumes.md)");
   if (why.empty()) return fail(Code::NotFound, "there is no such pool: see `fairlead volume pools`");
   return fail(code, fmt::format("no pool takes a volume of {}: {}", print(Bytes{wish.size}), why));
 }

@@ -31,14 +31,16 @@ inline constexpr const char* kVolumeKeySpace = "fairlead-volume-keys";          
 inline constexpr const char* kServiceKey = "service";                            // by which volumes are encrypted that name none: made when it is first asked for; others are made by people
 inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
 inline constexpr const char* kLocalManaged = "local-managed";                    // the same file behind an engine of the volume's own (src/disk), which limits its I/O
+inline constexpr const char* kDistributed = "distributed";                       // an image in a Ceph pool, behind an engine of its own; of pools there, which have no other class
+inline constexpr const char* kVolumeClasses = "local-fast, local-managed and distributed";  // in words
 inline constexpr std::int64_t kLeastVolume = std::int64_t{1} << 30, kMostVolume = std::int64_t{64} << 40;  // bytes; mkfs.xfs refuses less than 300 MB
 
 struct VolumeSpec {
   std::string pool, klass = kLocalFast;
   std::int64_t size = 0;                          // bytes, whole MiB
   std::string from_volume, from_snapshot;         // one at most: whose content it begins with
-  std::int64_t iops = 0, throughput = 0;          // operations and bytes a second, of local-managed; 0: no limit
-  bool encrypted = false;                         // of local-managed
+  std::int64_t iops = 0, throughput = 0;          // operations and bytes a second, of local-managed and distributed; 0: no limit
+  bool encrypted = false;                         // of local-managed and distributed
   std::string key;                                // by which its own key is wrapped; empty: the service's
   friend bool operator==(const VolumeSpec&, const VolumeSpec&) = default;
 };
@@ -60,6 +62,8 @@ Result<VolumeChange> read_volume_change(const std::map<std::string, std::string>
 void apply(const VolumeChange& change, kube::Json& volume);
 inline constexpr std::int64_t kLeastIops = 100, kMostIops = 10'000'000, kLeastThroughput = 1 << 20, kMostThroughput = std::int64_t{1} << 40;  // less would let the kernel take a waiting request for a hung one
 bool is_volume_class(std::string_view name);
+// For who names none: what pools with these classes have, by an engine where limits or encryption are asked for.
+std::string default_class(const std::vector<std::string>& classes, bool engine);
 bool limits_in_force(const kube::Json& volume);  // those that its spec asks for, by what its pool says
 std::string print_volume_size(std::int64_t bytes);  // "10Gi": as it is written into a spec
 

@@ -135,7 +135,7 @@ Result<int> create(Context& context, const Options& options) {
   const bool limited = *iops > 0 || *throughput > 0;
   const bool encrypted = options.encrypt || !options.key.empty();
   const std::string klass = !options.klass.empty() ? options.klass : limited || encrypted ? api::kLocalManaged : api::kLocalFast;
-  if (!api::is_volume_class(klass)) return fail(Code::Invalid, fmt::format("--class {}: {} or {} is expected", klass, api::kLocalFast, api::kLocalManaged));
+  if (!api::is_volume_class(klass)) return fail(Code::Invalid, fmt::format("--class {}: one of {} is expected", klass, api::kVolumeClasses));
   if (encrypted && klass == api::kLocalFast) return fail(Code::Invalid, fmt::format("--class {} encrypts nothing: --encrypt is of class {}", klass, api::kLocalManaged));
   if (limited && klass == api::kLocalFast) return fail(Code::Invalid, fmt::format("--class {} limits nothing: --iops and --throughput are of class {}", klass, api::kLocalManaged));
   api::VolumeSpec spec{.pool = options.pool, .klass = klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot, .iops = *iops, .throughput = *throughput, .encrypted = encrypted, .key = options.key};
@@ -157,10 +157,18 @@ Result<int> create(Context& context, const Options& options) {
     spec.size = *size;
   }
   if (spec.size == 0) return fail(Code::Invalid, "--size is needed, such as --size 10Gi");
-  if (spec.pool.empty()) {
+  if (spec.pool.empty() || options.klass.empty()) {
     auto pools = pools_of(*session);
     if (!pools) return std::unexpected(std::move(pools.error()));
-    auto chosen = api::choose_pool(*pools, {.size = spec.size, .klass = spec.klass, .pools = {}, .node = {}}, context.clock.now());
+    const auto choose = [&](const std::string& of) { return api::choose_pool(*pools, {.size = spec.size, .klass = of, .pools = {}, .node = {}}, context.clock.now()); };
+    if (!spec.pool.empty()) {
+      for (const api::PoolFacts& one : *pools)
+        if (one.name == spec.pool && options.klass.empty()) spec.klass = api::default_class(one.classes, spec.klass != api::kLocalFast);
+    }
+    auto chosen = spec.pool.empty() ? choose(spec.klass) : Result<std::string>(spec.pool);
+    // Where there is no other pool, that is what is meant.
+    if (!chosen && options.klass.empty())
+      if (auto other = choose(api::kDistributed); other) chosen = std::move(other), spec.klass = api::kDistributed;
     if (!chosen) return std::unexpected(std::move(chosen.error()));
     spec.pool = std::move(*chosen);
   }
@@ -547,7 +555,7 @@ void add_volume(CLI::App& app, Context& context) {
             one.add_option("name", options.name, "of the volume")->required();
             one.add_option("--size", options.size, "1Gi to 64Ti; that of what it is made of, if there is such");
             one.add_option("--pool", options.pool, "see `fairlead volume pools`");
-            one.add_option("--class", options.klass, "local-fast (default), or local-managed: held to --iops and --throughput by a process of its own");
+            one.add_option("--class", options.klass, "local-fast (default), local-managed (held to --iops and --throughput by a process of its own), or distributed (the same, in a Ceph pool; the default where a pool has no other)");
             one.add_flag("--encrypt", options.encrypt, "its data lies on disk encrypted, by a key of its own that the site's key opens; makes it local-managed");
             one.add_option("--key", options.key, "another key than the site's: a Secret in namespace fairlead-volume-keys (docs/volumes.md); encrypts");
             one.add_option("--iops", options.iops, "operations of up to 256 KiB a second, 100 at least; makes it local-managed");

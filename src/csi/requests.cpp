@@ -118,7 +118,7 @@ Status read_parameters(const Map& parameters, Parameters& out) {
       if (const std::string name = key.substr(19); name == "pvc/name" || name == "pvc/namespace" || name == "pv/name") out.tags[name] = value.substr(0, 256);
     } else return invalid(fmt::format("parameters: there is no \"{}\"; class, pool, encrypted, key, iops and throughput are what there is", key.substr(0, 60)));
   }
-  if (!api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} and {} are what there is", out.klass.substr(0, 40), api::kLocalFast, api::kLocalManaged));
+  if (!api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} are what there is", out.klass.substr(0, 40), api::kVolumeClasses));
   if (!wrong.empty()) return invalid("parameters: " + wrong);
   if (auto status = limits_fit(out, "parameters"); !status.ok()) return status;
   if (out.encrypted && out.klass == api::kLocalFast) return invalid(fmt::format("parameters: encrypted: it is of class {}", api::kLocalManaged));

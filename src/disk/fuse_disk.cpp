@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <linux/falloc.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -18,6 +20,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -219,6 +222,10 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   } const end{disk.session};
   if (fuse_session_mount(disk.session, mounted.c_str()) != 0) return fail(Code::Unavailable, fmt::format("{} cannot be mounted as FUSE: is there a /dev/fuse?", mounted));
   std::atomic<bool> ended = false;
+  std::atomic<int> running = kThreads;
+  struct sigaction wakes {};
+  wakes.sa_handler = [](int) {};  // a read that waits is broken off
+  ::sigaction(SIGUSR1, &wakes, nullptr);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&] {
@@ -235,6 +242,7 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
         fuse_session_process_buf(disk.session, &received);
       }
       ended = true;
+      --running;
     });
   auto control = Control::listen(disk, socket, mounted);
   if (control) {
@@ -243,6 +251,10 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   }
   // Where nobody has it open the kernel lets go, and the threads hear of it.
   if (!control) (void)::umount2(mounted.c_str(), MNT_DETACH);
+  // It is unmounted here; a mount namespace that was copied meanwhile may have it still, which nobody can have open there. Threads that wait for requests of it are woken until they see that it is over.
+  fuse_session_exit(disk.session);
+  for (const timespec moment{.tv_sec = 0, .tv_nsec = 5'000'000}; running > 0; ::nanosleep(&moment, nullptr))
+    for (std::thread& one : threads) ::pthread_kill(one.native_handle(), SIGUSR1);
   for (std::thread& one : threads) one.join();
   fuse_session_unmount(disk.session);
   (void)::unlink(socket.c_str());

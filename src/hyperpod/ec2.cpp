@@ -259,6 +259,7 @@ class Ec2 {
     const auto facts = sources_.api.get(api::kVolumePools, {"", spec.pool});
     if (!facts && facts.error().code == Code::NotFound) return refuse("InvalidZone.NotFound", fmt::format("The zone '{}' does not exist: pools are zones here", cut(spec.pool, 63)));
     if (!facts) return failed(facts.error(), action);
+    spec.klass = api::default_class(api::read_pool(*facts).classes, spec.klass != api::kLocalFast);
     if (api::read_pool(*facts).left() < spec.size && !sources_.api.get(api::kVolumes, {"", name})) return refuse("InsufficientVolumeCapacity", fmt::format("Pool {} has {} left", spec.pool, print(Bytes{api::read_pool(*facts).left()})));
     Json object = api::new_volume(name, spec);
     if (!tags->empty()) object.child("spec").set("tags", tag_object(*tags));

@@ -27,9 +27,11 @@ class FakePool final : public Pool {
   std::function<bool()> full;            // asked where room is needed
   std::int64_t version = 1;              // of every key
   bool no_key = false;                   // keys are disabled
+  bool distributed = false;
   int next_device = 0;
 
   Result<std::string> id() override { return "00000000-0000-4000-8000-000000000001"; }
+  bool is_distributed() override { return distributed; }
   Result<Room> room() override { return Room{size, size}; }
   Result<Sight> look(const std::string& id) override {
     Sight out;

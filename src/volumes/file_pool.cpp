@@ -40,6 +40,7 @@ class FilePool final : public Pool {
   FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)), keyring_(keyring), shown_(id_) {}
 
   Result<std::string> id() override { return id_; }
+  bool is_distributed() override { return false; }
 
   Result<Room> room() override {
     struct statvfs about {};

@@ -45,6 +45,7 @@ class Pool {
  public:
   virtual ~Pool() = default;
   virtual Result<std::string> id() = 0;                    // made with the pool, for ever
+  virtual bool is_distributed() = 0;                       // its volumes are of class distributed, and of no other; each has an engine
   virtual Result<Room> room() = 0;
   virtual Result<Sight> look(const std::string& id) = 0;   // an error: what is there is not known
   // Whether somebody has it mounted or open for himself; nothing: not known. To ask is to hold it for a moment: who mounts it just then is refused, so it is asked only where it decides.

@@ -48,6 +48,7 @@ class VolumePool {
   Result<Sight> look(const std::string& id) { return pool_.look(id); }
   Result<std::optional<EngineSeen>> engine(const std::string& id) { return pool_.engine(id); }
   bool has_engines() { return pool_.has_engines(); }
+  bool is_distributed() { return pool_.is_distributed(); }
   struct Space {
     std::int64_t size = 0, free = 0, limit = 0, promised = 0;  // bytes
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite on a pool in memory and on XFS with the kernel's loop devices; and, in memory, a death at every step.
+// One suite on a pool in memory, on XFS with the kernel's loop devices and, where FAIRLEAD_TEST_CEPH says where one is (tests/ceph_lib.sh), in a Ceph pool; and, in memory, a death at every step.
 #include "volumes/volume_pool.h"
 
 #include <fcntl.h>
@@ -34,6 +34,7 @@
 #include "kube/tiny_api.h"
 #include "volumes/luks.h"
 #include "volumes/memory_journal.h"
+#include "volumes/rbd_pool.h"
 
 namespace fairlead::volumes {
 namespace {
@@ -52,6 +53,7 @@ struct Kind {
   bool real;
   bool managed = false;  // by engines
   bool encrypted = false;
+  bool ceph = false;
 };
 class Pools : public testing::TestWithParam<Kind> {
  protected:
@@ -63,6 +65,7 @@ class Pools : public testing::TestWithParam<Kind> {
       ASSERT_TRUE(opened) << opened.error().message;
       return work(pool, **opened);
     }
+    if (GetParam().ceph) return with_ceph(work);
     if (::geteuid() != 0 || !exists("/usr/sbin/mkfs.xfs") || !exists("/dev/loop-control")) GTEST_SKIP() << "needs root, xfsprogs and loop devices";
     const auto beside = program_beside("bin/fairlead-disk");
     const std::string engine = beside && GetParam().managed ? *beside : "";
@@ -88,18 +91,66 @@ class Pools : public testing::TestWithParam<Kind> {
         auto opened = VolumePool::open(**pool, std::make_unique<MemoryJournal>(disk_));
         ASSERT_TRUE(opened) << opened.error().message;
         work(**pool, **opened);
-        const auto ids = (*pool)->ids();
-        ASSERT_TRUE(ids);
-        for (const std::string& id : *ids)
-          if (const auto seen = (*pool)->look(id))
-            for (const DeviceSeen& device : seen->devices) (void)(*pool)->detach(id, device.name);
-        for (const std::string& id : *ids)
-          if (const auto seen = (*pool)->look(id); seen && seen->engine) { EXPECT_TRUE((*pool)->stop_engine(id)); }
+        end_all(**pool);
       }
       EXPECT_EQ(::umount2((folder + "/pool").c_str(), MNT_DETACH), 0);
     }).join();
     EXPECT_TRUE(remove_tree(folder));
   }
+  // In a namespace of its own.
+  void with_ceph(const std::function<void(Pool&, VolumePool&)>& work) {
+    const char* const there = std::getenv("FAIRLEAD_TEST_CEPH");
+    const auto program = program_beside("bin/fairlead-rbd");
+    if (::geteuid() != 0 || there == nullptr || !program || !exists(*program) || !exists("/dev/fuse")) GTEST_SKIP() << "needs root, FAIRLEAD_TEST_CEPH (tests/integration/ceph_test.sh), fairlead-rbd and /dev/fuse";
+    ceph_ = {.program = *program, .conf = std::string(there) + "/ceph.conf", .user = "suite", .pool = "volumes", .space = "suite-" + random_uuid(), .host = random_uuid()};
+    ASSERT_TRUE(ceph_tool({"rbd", "namespace", "create", "--pool", "volumes", "--namespace", ceph_.space}));
+    auto store = StoreProcess::start(ceph_);
+    ASSERT_TRUE(store) << store.error().message;
+    store_ = store->get();
+    const auto pool = rbd_pool(**store, 640 * mib, keyring_.get());
+    {
+      auto opened = VolumePool::open(*pool, rbd_journal(**store));
+      ASSERT_TRUE(opened) << opened.error().message;
+      work(*pool, **opened);
+    }
+    end_all(*pool);
+    // All that was answered is in the journal, in the Ceph pool.
+    auto again = VolumePool::open(*pool, rbd_journal(**store));
+    ASSERT_TRUE(again) << again.error().message;
+    const auto entries = (*again)->entries();
+    for (const auto& [id, entry] : entries)
+      for (const auto& [node, generation] : entry.nodes) EXPECT_TRUE((*again)->detach(id, node, generation)) << id;
+    for (const auto& [id, entry] : entries) {
+      const auto gone = (*again)->remove(id);
+      EXPECT_TRUE(gone) << id << ": " << gone.error().message;
+    }
+    EXPECT_THAT(*pool->ids(), IsEmpty());
+    const auto trash = ceph_tool({"rbd", "trash", "ls", "--all", "--pool", "volumes", "--namespace", ceph_.space});
+    EXPECT_EQ(trash.value_or("?"), "") << "what was kept for copies goes with the last of them";
+  }
+  Result<std::string> ceph_tool(std::vector<std::string> argv) {
+    argv.insert(argv.begin() + 1, {"--conf", ceph_.conf, "--id", ceph_.user});
+    return run_checked({.argv = std::move(argv)}, 60s);
+  }
+  static void end_all(Pool& pool) {
+    const auto ids = pool.ids();
+    ASSERT_TRUE(ids);
+    for (const std::string& id : *ids)
+      if (const auto seen = pool.look(id))
+        for (const DeviceSeen& device : seen->devices) (void)pool.detach(id, device.name);
+    for (const std::string& id : *ids)
+      if (const auto seen = pool.look(id); seen && seen->engine) { EXPECT_TRUE(pool.stop_engine(id)); }
+  }
+  // All that lies on disk of a volume, and its header.
+  std::string bytes_of(const std::string& id) {
+    if (!GetParam().ceph) return read_file(folder_ + "/" + id + ".volume").value();
+    const std::string path = testing::TempDir() + "fairlead-export-" + random_uuid();
+    EXPECT_TRUE(ceph_tool({"rbd", "export", "--no-progress", "--pool", "volumes", "--namespace", ceph_.space, id, path}));
+    const std::string out = read_file(path).value_or("");
+    ::unlink(path.c_str());
+    return out;
+  }
+  std::string header_of(const std::string& id) { return GetParam().ceph ? ceph_tool({"rados", "-p", "volumes", "-N", ceph_.space, "get", "fairlead.luks." + id, "-"}).value_or("") : bytes_of(id); }
   static Result<void> create(VolumePool& volumes, const std::string& id, std::int64_t size, const std::string& source = "") { return volumes.create(id, size, source, "", GetParam().managed ? std::optional(Limits()) : std::nullopt, GetParam().encrypted && source.empty() ? kServiceKey : ""); }
   // The first bytes of a device or, in memory, of what stands for them.
   static void put(Pool& pool, const std::string& id, const std::string& device, const std::string& text) {
@@ -128,7 +179,9 @@ class Pools : public testing::TestWithParam<Kind> {
     return size;
   }
   std::string folder_;  // of the pool
+  CephPlace ceph_;
   kube::TinyApi api_;
+  StoreProcess* store_ = nullptr;  // of a Ceph pool, which has its journal itself
   const std::unique_ptr<Keyring> keyring_ = api_keyring(api_);
   MemoryDisk disk_;
 };
@@ -233,7 +286,7 @@ TEST_P(Pools, ItWorksOnWhatNobodyHas) {
     // The next to open the pool lets go of what this one had for itself.
     ASSERT_TRUE(volumes.attach("a", kItself));
     MemoryDisk copy = disk_;
-    auto again = VolumePool::open(pool, std::make_unique<MemoryJournal>(copy));
+    auto again = VolumePool::open(pool, store_ != nullptr ? rbd_journal(*store_) : std::make_unique<MemoryJournal>(copy));
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_FALSE((*again)->entry("a")->attached());
     EXPECT_THAT(pool.look("a")->devices, IsEmpty());
@@ -288,7 +341,7 @@ TEST_P(Pools, RoomIsPromisedOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}, Kind{"MemoryEncrypted", false, true, true}, Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}, Kind{"MemoryEncrypted", false, true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 
 // ---- the kernel alone
 
@@ -457,10 +510,11 @@ TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
     ASSERT_TRUE(twin) << twin.error().message;
     EXPECT_EQ(got(pool, "b", twin->device), text);
     EXPECT_EQ(volumes.entry("b")->key, kServiceKey);
-    const std::string bytes = read_file(folder_ + "/a.volume").value();
+    const std::string bytes = bytes_of("a");
     EXPECT_EQ(bytes.size(), static_cast<std::size_t>(17 * mib));
+    EXPECT_NE(bytes.find_first_not_of('\0', mib), std::string::npos);
     EXPECT_EQ(bytes.find(text), std::string::npos);
-    EXPECT_EQ(bytes.substr(0, 4), "LUKS");
+    EXPECT_EQ(header_of("a").substr(0, 4), "LUKS");
     // Its key is disabled: what runs goes on and ends, and nothing begins.
     kube::Json secret = api_.get(kube::resources::secrets, {kKeySpace, kServiceKey}).value();
     kube::Json disabled = secret;
@@ -504,9 +558,10 @@ TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
     ASSERT_TRUE(later) << later.error().message;
     EXPECT_EQ(got(pool, "later", later->device), text) << "its snapshot was closed anew, too";
     // Its key goes with it, whatever is left of its data.
-    ASSERT_EQ(::link((folder_ + "/a.volume").c_str(), (folder_ + "/.kept").c_str()), 0);
+    if (!GetParam().ceph) { ASSERT_EQ(::link((folder_ + "/a.volume").c_str(), (folder_ + "/.kept").c_str()), 0); }
     ASSERT_TRUE(volumes.remove("a"));
-    EXPECT_EQ(read_file(folder_ + "/.kept").value().substr(0, 1 << 20), std::string(1 << 20, '\0'));
+    if (!GetParam().ceph) { EXPECT_EQ(read_file(folder_ + "/.kept").value().substr(0, 1 << 20), std::string(1 << 20, '\0')); }
+    else { EXPECT_EQ(header_of("a"), ""); }
     EXPECT_EQ(got(pool, "b", twin->device), text) << "copies have theirs";
   });
 }
@@ -535,8 +590,8 @@ TEST_P(Encrypted, AKeyThatAsksForGrantsServesByOne) {
     EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::Forbidden);
   });
 }
-INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
-INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 
 TEST(Luks, TheDumpOfAKeyIsReadAndNothingElse) {
   std::string text = "LUKS header information for f\nMK bits:       \t512\nMK dump:\t", key;
@@ -774,6 +829,7 @@ class SlowPool final : public Pool {
   FakePool files;
   std::mutex mutex;
   Result<std::string> id() override { return files.id(); }
+  bool is_distributed() override { return false; }
   Result<Room> room() override { return files.room(); }
   Result<Sight> look(const std::string& id) override { return locked([&] { return files.look(id); }); }
   std::optional<bool> is_used(const std::string& device) override { return locked([&] { return files.is_used(device); }); }

@@ -101,6 +101,8 @@ else
   done
 fi
 (cd "$work/built" && sha256sum --quiet -c SHA256SUMS) || fail 'checksums'
+ceph=()  # of a build that had Ceph's libraries
+[ ! -x "$build/bin/fairlead-rbd" ] || ceph=(fairlead-volumes-ceph)
 lintian --allow-root --fail-on error --tag-display-limit 0 "$work"/built/*.deb > "$work/log" 2>&1 || fail 'lintian'
 ok "packages $old and $new, lintian"
 
@@ -142,7 +144,7 @@ install_debs() { in_root sh -c "dpkg --install $2 /debs/$1/*.deb" > "$work/log" 
 
 install_debs old ''
 [[ $(installed fairlead-server) == "installed $old" ]] || fail "fairlead-server is $(installed fairlead-server)"
-in_root dpkg --verify fairlead fairlead-server fairlead-machines fairlead-agent fairlead-volumes fairlead-slurm > "$work/log" 2>&1
+in_root dpkg --verify fairlead fairlead-server fairlead-machines fairlead-agent fairlead-volumes "${ceph[@]}" fairlead-slurm > "$work/log" 2>&1
 [[ ! -s $work/log ]] || fail 'dpkg --verify finds differences'
 [[ $(in_root stat -L -c '%U %a' /var/lib/fairlead) == 'fairlead 755' ]] || fail "state folder: $(in_root stat -L -c '%U %a' /var/lib/fairlead)"
 for unit in fairlead-server fairlead-machines fairlead-volumes; do
@@ -344,11 +346,11 @@ ok "the Job that ran through upgrade and roll-back is complete, by its one pod a
 in_root sh -c 'fairlead delete job before -n default && fairlead delete pod with-old old-agent -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
 eventually 60 bash -c "! nsenter --target $first --pid --mount -- pgrep -x fairlead-agent"
 stop_site
-in_root dpkg --remove fairlead fairlead-machines fairlead-server fairlead-agent fairlead-volumes fairlead-slurm > "$work/log" 2>&1 || fail 'remove'
+in_root dpkg --remove fairlead fairlead-machines fairlead-server fairlead-agent fairlead-volumes "${ceph[@]}" fairlead-slurm > "$work/log" 2>&1 || fail 'remove'
 in_root test -f /var/lib/fairlead/store.db || fail 'remove took the state'
 in_root test ! -e /usr/lib/fairlead || fail "remove left $(in_root find /usr/lib/fairlead)"
 in_root sh -c 'mkdir -p /var/lib/fairlead/volumes/x && echo precious > /var/lib/fairlead/volumes/x/file'
-in_root dpkg --purge fairlead fairlead-machines fairlead-server fairlead-agent fairlead-volumes fairlead-slurm > "$work/log" 2>&1 || fail 'purge'
+in_root dpkg --purge fairlead fairlead-machines fairlead-server fairlead-agent fairlead-volumes "${ceph[@]}" fairlead-slurm > "$work/log" 2>&1 || fail 'purge'
 [[ -z $(in_root find /var/lib/fairlead/ -maxdepth 1 -name 'store.db*') ]] || fail 'purge left the store'
 in_root test ! -e /var/lib/fairlead/pki || fail 'purge left keys'
 in_root test -s /var/lib/fairlead/volumes/x/file || fail "purge deleted users' files"

@@ -42,7 +42,7 @@ std::string against(const Json& claim, const Json& storage_class) {
     if (key == kFileSystem) {
       if (value.string() != "ext4" && value.string() != "xfs") return fmt::format("parameter {}: \"{}\": ext4 or xfs is expected", key, value.string().substr(0, 40));
     } else if (key == "class") {
-      if (!api::is_volume_class(value.string())) return fmt::format("parameter class: there is no \"{}\"; {} and {} are what there is", value.string().substr(0, 40), api::kLocalFast, api::kLocalManaged);
+      if (!api::is_volume_class(value.string())) return fmt::format("parameter class: there is no \"{}\"; {} are what there is", value.string().substr(0, 40), api::kVolumeClasses);
     } else if (key == "iops" || key == "throughput") {
       const auto limit = key == "iops" ? api::parse_iops(value) : api::parse_throughput(value);
       if (!limit) return "parameter " + limit.error().message;

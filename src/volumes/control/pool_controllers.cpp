@@ -95,7 +95,7 @@ class VolumeController final : public Base {
     if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const auto spec = api::read_volume(*object);
     const std::string source = !spec ? "" : spec->from_volume.empty() ? spec->from_snapshot : spec->from_volume;
-    Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source)};
+    Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source), .distributed = site_.pool.is_distributed()};
     const Task task = decide_volume(*object, known);
     const std::string& uid = kube::uid_of(*object);
     bool runs_again = false;
@@ -346,8 +346,13 @@ class PoolController final : public Base {
       (entry.snapshot ? snapshots : volumes) += 1;
       if (!known.contains(entry.owner) && orphans.items().size() < 100) orphans.push(id);
     }
-    Json classes = Json::array({Json(api::kLocalFast)});
-    if (site_.pool.has_engines()) classes.push(api::kLocalManaged);
+    Json classes = Json::array();
+    if (site_.pool.is_distributed()) {
+      if (site_.pool.has_engines()) classes.push(api::kDistributed);
+    } else {
+      classes.push(api::kLocalFast);
+      if (site_.pool.has_engines()) classes.push(api::kLocalManaged);
+    }
     Json status = Json::object({{"id", site_.pool.id()}, {"size", mebibytes(space->size)}, {"free", mebibytes(space->free)}, {"promised", mebibytes(space->promised)}, {"limit", mebibytes(space->limit)}, {"classes", std::move(classes)}, {"volumes", volumes}, {"snapshots", snapshots}});
     // A few at a time, each beat: a new version of a key is nothing that hurries.
     std::string keys;

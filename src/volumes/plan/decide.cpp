@@ -54,6 +54,7 @@ Task decide_volume(const Json& object, const Known& known) {
   if (auto first = of_entry(object, known, false)) return *first;
   const auto spec = api::read_volume(object);
   if (!spec) return tell("Failed", spec.error().message);
+  if ((spec->klass == api::kDistributed) != known.distributed) return tell("Failed", known.distributed ? fmt::format("pool {} lies in Ceph: its volumes are of class {}, and of no other", spec->pool, api::kDistributed) : fmt::format("pool {} has no class {}: that is of pools in Ceph (fairlead volume pools)", spec->pool, api::kDistributed));
   const std::string source = spec->from_volume.empty() ? spec->from_snapshot : spec->from_volume;
   if (!known.entry || !known.entry->there) {
     // What has begun is gone on with by what it was.
@@ -61,12 +62,12 @@ Task decide_volume(const Json& object, const Known& known) {
     if (!source.empty() && !known.entry)
       if (auto why = no_source(known, spec->from_volume.empty(), source)) return tell("Failed", *why, true);
     Task out = act(Do::Make, "Creating", size, source);
-    if (known.entry ? known.entry->managed : spec->klass == api::kLocalManaged) out.managed = known.entry ? known.entry->limits : Limits{.iops = spec->iops, .bytes_per_second = spec->throughput};
+    if (known.entry ? known.entry->managed : spec->klass != api::kLocalFast) out.managed = known.entry ? known.entry->limits : Limits{.iops = spec->iops, .bytes_per_second = spec->throughput};
     if (known.entry ? !known.entry->key.empty() : spec->encrypted) out.key = known.entry ? known.entry->key : spec->key.empty() ? std::string(api::kServiceKey) : spec->key;
     return out;
   }
   if (known.entry->key.empty() && spec->encrypted) return tell("Failed", "the pool has it, and it is not encrypted");
-  if (known.entry->managed != (spec->klass == api::kLocalManaged)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
+  if (known.entry->managed != (spec->klass != api::kLocalFast)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
   if (const Limits limits{.iops = spec->iops, .bytes_per_second = spec->throughput}; known.entry->managed && limits != known.entry->limits) {
     Task out = act(Do::Limit, known.entry->attached() ? "InUse" : "Available");
     out.managed = limits;

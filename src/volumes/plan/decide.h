@@ -17,7 +17,7 @@ struct Task {
   std::int64_t size = 0;                // of Make and Grow
   std::string source;                   // of Make: an entry's id; empty: zeros
   std::int64_t generation = 0;          // of Detach
-  std::optional<Limits> managed{};      // of Make and Limit: of class local-managed
+  std::optional<Limits> managed{};      // of Make and Limit: it has an engine
   std::string key{};                    // of Make: it is to be encrypted by it
   std::string phase, message;           // of the status, where nothing is done; else while it is under way
   bool soon = false;                    // what is waited for comes without a change of the object: look again
@@ -30,6 +30,7 @@ struct Known {
   std::optional<Entry> entry;                    // of the object's name; of an Attachment: of its volume's
   std::optional<kube::Json> source;              // object that spec.source names; of Snapshot and Attachment: the Volume
   std::optional<Entry> source_entry;             // what the pool has of it
+  bool distributed = false;                      // the pool lies in a Ceph pool
   bool reached = false;                          // of an Attachment: its node reaches this pool
 };
 Task decide_volume(const kube::Json& object, const Known& known);

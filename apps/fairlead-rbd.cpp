@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// fairlead-rbd: what reaches a Ceph pool for fairlead-volumes. Started by it. Wiring only.
+//   fairlead-rbd store --ceph-... --host ID                      its store: images are made, copied and removed by it (src/ceph/store_server.h)
+//   fairlead-rbd serve --ceph-... --host ID --pool-id ID --image ID --folder DIR --name NAME ...   the engine of one volume (src/disk), which outlives it
+//   fairlead-rbd status|stop --folder DIR
+#include <fmt/format.h>
+#include <malloc.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ceph/rbd_medium.h"
+#include "ceph/store_server.h"
+#include "disk/engine.h"
+
+int main(int argc, char** argv) {
+  using namespace fairlead;
+  ::mallopt(M_ARENA_MAX, 4);
+  disk::EngineFlags flags{.program = "fairlead-rbd", .place = {}, .limits = {}};
+  ceph::EngineImage image;
+  ceph::Claim claim;
+  CLI::App app("fairlead-rbd " FAIRLEAD_VERSION ": reaches a Ceph pool; started by fairlead-volumes");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", FAIRLEAD_VERSION);
+  auto* store = app.add_subcommand("store", "carry out by stdin and stdout what fairlead-volumes asks for");
+  auto* serve = app.add_subcommand("serve", "serve a volume's image as the file NAME in DIR/disk; goes on in the background once it does");
+  auto* status = app.add_subcommand("status", "what an engine does");
+  auto* stop = app.add_subcommand("stop", "end one; refused while its file is open");
+  for (CLI::App* one : {store, serve}) {
+    one->add_option("--ceph-conf", claim.place.conf, "ceph.conf, which names the monitors and the keyring");
+    one->add_option("--ceph-user", claim.place.user, "of Ceph, without client.")->capture_default_str();
+    one->add_option("--ceph-pool", claim.place.pool, "of Ceph")->required();
+    one->add_option("--ceph-namespace", claim.place.space, "of the pool")->capture_default_str();
+    one->add_option("--host", claim.host, "whose the pool is")->required();
+  }
+  store->add_flag("--take-over", claim.take_over, "from another host, which is dead");
+  for (CLI::App* one : {serve, status, stop}) one->add_option("--folder", flags.place.folder, "absolute; it holds the socket, and the mount")->required();
+  serve->add_option("--pool-id", image.pool_id, "of the pool")->required();
+  serve->add_option("--image", image.id, "of the volume")->required();
+  serve->add_option("--name", flags.place.name, "as which it is served")->required();
+  serve->add_flag("--read-only", flags.read_only, "refuse writes");
+  serve->add_option("--iops", flags.limits.iops, "operations a second; 0: no limit")->check(CLI::NonNegativeNumber);
+  serve->add_option("--throughput", flags.limits.bytes_per_second, "bytes a second; 0: no limit")->check(CLI::NonNegativeNumber);
+  serve->add_option("--begins", flags.begins, "byte of the image at which the data begins")->check(CLI::NonNegativeNumber);
+  serve->add_flag("--key-stdin", flags.encrypted, "the data is encrypted (AES-256-XTS, sectors of 4096 bytes); the 64 bytes of the key come by stdin");
+  serve->add_flag("--foreground", flags.foreground, "stay");
+  CLI11_PARSE(app, argc, argv);
+  start_logging("fairlead-rbd", "info");
+  if (store->parsed()) {
+    ::signal(SIGPIPE, SIG_IGN);
+    return ceph::serve_store(claim, 0, 1);
+  }
+  disk::ignore_signals();
+  if (!flags.place.folder.starts_with('/')) {
+    fmt::print(stderr, "fairlead-rbd: --folder: an absolute path is expected\n");
+    return 1;
+  }
+  if (status->parsed()) return disk::ask_engine(flags, blocks::DiskRequest::Do::Status);
+  if (stop->parsed()) return disk::ask_engine(flags, blocks::DiskRequest::Do::Stop);
+  image.place = claim.place;
+  image.host = claim.host;
+  return disk::run_engine(flags, SystemClock(), [&] { return ceph::open_rbd_medium(image); }, argv);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ceph/rbd_image.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <map>
+
+#include "base/encoding.h"
+#include "base/fd.h"
+
+namespace fairlead::ceph {
+namespace {
+
+constexpr const char* key = "fairlead.volume";
+
+struct Engine {
+  std::string host, client, address;
+};
+std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id) {
+  const auto found = notes.find("engine." + id);
+  if (found == notes.end()) return std::nullopt;
+  const auto words = split(found->second, ' ');
+  return words.size() == 3 ? std::optional(Engine{words[0], words[1], words[2]}) : std::nullopt;
+}
+
+Result<void> break_lock(Cluster& cluster, const OpenImage& image, const Engine& dead) {
+  if (auto done = cluster.shut_out(dead.address); !done) return done;
+  const int error = rbd_lock_break(image.get(), RBD_LOCK_MODE_EXCLUSIVE, dead.address.c_str());
+  return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "take the lock of an image from an engine that is dead")) : Result<void>();
+}
+
+}  // namespace
+
+std::string print(const Mark& mark) { return fmt::format("{} {} {} {}", mark.id, mark.snapshot ? "snapshot" : "volume", mark.luks ? "luks" : "plain", mark.depth); }
+std::optional<Mark> read_mark(std::string_view text) {
+  const auto words = split(text, ' ');
+  if (words.size() != 4 || (words[1] != "volume" && words[1] != "snapshot") || (words[2] != "plain" && words[2] != "luks")) return std::nullopt;
+  Mark out{.id = words[0], .snapshot = words[1] == "snapshot", .luks = words[2] == "luks", .depth = 0};
+  const auto read = std::from_chars(words[3].data(), words[3].data() + words[3].size(), out.depth);
+  return read.ec == std::errc() && read.ptr == words[3].data() + words[3].size() && out.depth >= 0 ? std::optional(out) : std::nullopt;
+}
+
+std::string engine_lock(const std::string& pool_id, const std::string& id) { return fmt::format("/run/fairlead-volumes/{}/{}.lock", pool_id.substr(0, 8), id); }
+
+Result<OpenImage> OpenImage::open(const Cluster& cluster, const std::string& name, bool read_only) {
+  rbd_image_t image = nullptr;
+  const int error = read_only ? rbd_open_read_only(cluster.io(), name.c_str(), &image, nullptr) : rbd_open(cluster.io(), name.c_str(), &image, nullptr);
+  if (error < 0) return fail_ceph(error, "open the image " + name);
+  return OpenImage(image);
+}
+OpenImage::~OpenImage() {
+  if (image_ != nullptr) rbd_close(image_);
+}
+Result<std::int64_t> OpenImage::size() const {
+  std::uint64_t out = 0;
+  if (const int error = rbd_get_size(image_, &out); error < 0) return fail_ceph(error, "ask for the size of an image");
+  return static_cast<std::int64_t>(out);
+}
+Result<std::optional<Mark>> OpenImage::mark() const {
+  char text[512];
+  std::size_t size = sizeof text;
+  const int error = rbd_metadata_get(image_, key, text, &size);
+  if (error == -ENOENT || error == -ERANGE) return std::nullopt;
+  if (error < 0) return fail_ceph(error, "read the mark of an image");
+  return read_mark(std::string_view(text, ::strnlen(text, sizeof text)));
+}
+Result<std::optional<std::string>> OpenImage::owner() const {
+  rbd_lock_mode_t mode = RBD_LOCK_MODE_EXCLUSIVE;
+  char* owners[4] = {};
+  std::size_t count = 4;
+  const int error = rbd_lock_get_owners(image_, &mode, owners, &count);
+  if (error == -ENOENT) return std::nullopt;
+  if (error < 0) return fail_ceph(error, "ask who has the lock of an image");
+  std::optional<std::string> out;
+  if (count > 0) out = owners[0];
+  rbd_lock_get_owners_cleanup(owners, count);
+  return out;
+}
+Result<bool> OpenImage::is_watched_by(const std::string& address) const {
+  rbd_image_watcher_t watchers[64];
+  std::size_t count = 64;
+  const int error = rbd_watchers_list(image_, watchers, &count);
+  if (error < 0) return fail_ceph(error, "ask who watches an image");
+  bool out = false;
+  for (std::size_t i = 0; i < count; ++i) out = out || address == watchers[i].addr;
+  rbd_watchers_list_cleanup(watchers, count);
+  return out;
+}
+
+Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::string& pool_id, const std::string& host, const std::string& id) {
+  const auto owner = image.owner();
+  const auto own = cluster.address();
+  if (!owner) return std::unexpected(owner.error());
+  if (!own) return std::unexpected(own.error());
+  if (!*owner || **owner == *own) return {};
+  const auto notes = cluster.notes();
+  if (!notes) return std::unexpected(notes.error());
+  const auto engine = engine_of(*notes, id);
+  if (!engine || engine->address != **owner || engine->host != host) return {};
+  const Fd lock(::open(engine_lock(pool_id, id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock && errno != ENOENT) return fail_errno(errno, "look whether the engine of " + id + " lives");
+  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return {};  // it lives
+  return break_lock(cluster, image, *engine);
+}
+
+Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id) {
+  const auto notes = cluster.notes();
+  if (!notes) return std::unexpected(notes.error());
+  const auto before = engine_of(*notes, id);
+  const auto address = cluster.address();
+  if (!address) return std::unexpected(address.error());
+  // First of all it is noted: a death after this leaves one that is known. Fails if the pool is another machine's by now.
+  if (auto done = cluster.note("engine." + id, fmt::format("{} {} {}", host, cluster.client(), *address), host); !done) return done;
+  const auto claimed = cluster.claimed_by();
+  if (!claimed) return std::unexpected(claimed.error());
+  for (int tries = 0;; ++tries) {
+    const auto owner = image.owner();
+    if (!owner) return std::unexpected(owner.error());
+    if (!*owner || **owner == *address || *owner == *claimed) break;  // the pool's daemon lets go when it is asked to
+    // The one before of this machine is dead, as we have its flock.
+    if (before && before->address == **owner && before->host == host) {
+      if (auto done = break_lock(cluster, image, *before); !done) return done;
+      break;
+    }
+    const auto lives = image.is_watched_by(**owner);
+    if (!lives) return std::unexpected(lives.error());
+    if (!*lives) break;  // it is gone for long, or shut out: librbd shuts it out before it takes its place
+    if (tries == 10) return fail(Code::Conflict, fmt::format("the image of {} is used by {}, which is none of this pool's engines (rbd status, rbd lock ls): it has to let go first", id, **owner));
+    ::usleep(200'000);
+  }
+  if (const int error = rbd_lock_acquire(image.get(), RBD_LOCK_MODE_EXCLUSIVE); error < 0) return fail_ceph(error, "take the image of " + id + " alone");
+  int owns = 0;
+  if (const int error = rbd_is_exclusive_lock_owner(image.get(), &owns); error < 0 || owns == 0) return fail(Code::Conflict, "the image of " + id + " is not to be had alone");
+  return {};
+}
+
+}  // namespace fairlead::ceph

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// An image of a Ceph pool as what a volume lies on. It is had by its exclusive lock, and nobody else writes it until it is closed or its holder is shut out.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "ceph/cluster.h"
+#include "disk/medium.h"
+
+namespace fairlead::ceph {
+
+struct EngineImage {
+  Place place;
+  std::string pool_id, host;     // whose pool it has to be
+  std::string id;                // of the volume
+};
+// Conflict: another engine of this machine serves it, or somebody else has it, or the pool is another machine's. I/O waits while the cluster does not answer, as it does for all of Ceph's clients; errors: ESHUTDOWN when it is shut out.
+Result<std::unique_ptr<disk::Medium>> open_rbd_medium(const EngineImage& image);
+
+}  // namespace fairlead::ceph

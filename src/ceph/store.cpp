@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ceph/store.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <set>
+
+#include "base/encoding.h"
+#include "ceph/rbd_image.h"
+
+namespace fairlead::ceph {
+namespace {
+
+constexpr const char* key = "fairlead.volume";
+constexpr const char* journal_object = "fairlead.journal";
+constexpr std::uint64_t features = RBD_FEATURE_LAYERING | RBD_FEATURE_EXCLUSIVE_LOCK | RBD_FEATURE_OBJECT_MAP | RBD_FEATURE_FAST_DIFF | RBD_FEATURE_DEEP_FLATTEN;
+constexpr int deepest = 8;  // copies of copies: each is one more place where a read may have to look
+
+std::string header_of(const std::string& id) { return "fairlead.luks." + id; }
+std::string making(const std::string& id) { return "making." + id; }
+std::string snap_of(const std::string& id) { return "fairlead." + id; }
+int tell(std::uint64_t, std::uint64_t, void* alive) {
+  if (const auto& call = *static_cast<const Store::Alive*>(alive); call) call();
+  return 0;
+}
+void* of(const Store::Alive& alive) { return const_cast<Store::Alive*>(&alive); }
+
+class Options {
+ public:
+  Options() {
+    rbd_image_options_create(&all_);
+    rbd_image_options_set_uint64(all_, RBD_IMAGE_OPTION_FORMAT, 2);
+    rbd_image_options_set_uint64(all_, RBD_IMAGE_OPTION_FEATURES, features);
+  }
+  ~Options() { rbd_image_options_destroy(all_); }
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+  rbd_image_options_t get() const { return all_; }
+
+ private:
+  rbd_image_options_t all_ = nullptr;
+};
+
+struct Snap {
+  std::string name;
+  bool trash = false;  // deleted, and kept by Ceph for what was made of it
+};
+Result<std::vector<Snap>> snaps_of(const OpenImage& image) {
+  std::vector<rbd_snap_info_t> room(16);
+  int most = static_cast<int>(room.size()), count = 0;
+  while ((count = rbd_snap_list(image.get(), room.data(), &most)) == -ERANGE) room.resize(static_cast<std::size_t>(most));
+  if (count < 0) return fail_ceph(count, "list the snapshots of an image");
+  std::vector<Snap> out;
+  int error = 0;
+  for (int i = 0; i < count && error >= 0; ++i) {
+    rbd_snap_namespace_type_t type = RBD_SNAP_NAMESPACE_TYPE_USER;
+    error = rbd_snap_get_namespace_type(image.get(), room[static_cast<std::size_t>(i)].id, &type);
+    out.push_back({.name = room[static_cast<std::size_t>(i)].name, .trash = type == RBD_SNAP_NAMESPACE_TYPE_TRASH});
+  }
+  if (count > 0) rbd_snap_list_end(room.data());
+  if (error < 0) return fail_ceph(error, "look at the snapshots of an image");
+  return out;
+}
+
+bool is_copy(const OpenImage& image) {
+  rbd_linked_image_spec_t parent{};
+  rbd_snap_spec_t snap{};
+  if (rbd_get_parent(image.get(), &parent, &snap) < 0) return false;
+  rbd_linked_image_spec_cleanup(&parent);
+  rbd_snap_spec_cleanup(&snap);
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::open(const Claim& claim) {
+  auto cluster = Cluster::connect(claim.place);
+  if (!cluster) return std::unexpected(std::move(cluster.error()));
+  auto id = (*cluster)->claim(claim.host, claim.take_over);
+  if (!id) return std::unexpected(std::move(id.error()));
+  return std::unique_ptr<Store>(new Store(std::move(*cluster), claim.host, std::move(*id)));
+}
+
+Result<std::string> Store::room() { return cluster_->mon(R"({"prefix": "df", "format": "json"})"); }
+
+Result<Image> Store::look(const std::string& id) {
+  const auto notes = cluster_->notes();
+  if (!notes) return std::unexpected(notes.error());
+  const auto part = notes->find(making(id));
+  Image out;
+  const auto image = OpenImage::open(*cluster_, id, true);
+  if (!image) {
+    if (image.error().code != Code::NotFound) return std::unexpected(image.error());
+    // A death came before the image: what there is of it is to go.
+    if (part != notes->end()) out.kind = Image::Kind::Part;
+    return out;
+  }
+  const auto mark = image->mark();
+  const auto size = image->size();
+  if (!mark) return std::unexpected(mark.error());
+  if (!size) return std::unexpected(size.error());
+  out.size = *size;
+  timespec born{};
+  if (rbd_get_create_timestamp(image->get(), &born) >= 0) out.born = born.tv_sec * 1'000'000'000LL + born.tv_nsec;
+  if (*mark && (*mark)->id == id) {
+    out.kind = (*mark)->snapshot ? Image::Kind::Snapshot : Image::Kind::Volume;
+    out.luks = (*mark)->luks;
+  } else if (part != notes->end()) {
+    out.kind = Image::Kind::Part;  // a copy has its source's mark until it is published
+    out.luks = part->second.starts_with("luks ");
+  } else {
+    out.kind = Image::Kind::Foreign;
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> Store::ids() {
+  std::vector<rbd_image_spec_t> room(64);
+  std::size_t count = room.size();
+  int error = 0;
+  while ((error = rbd_list2(cluster_->io(), room.data(), &count)) == -ERANGE) room.resize(count);
+  if (error < 0) return fail_ceph(error, "list the images of the Ceph pool");
+  std::set<std::string> out;
+  for (std::size_t i = 0; i < count; ++i) out.insert(room[i].name);
+  rbd_image_spec_list_cleanup(room.data(), count);
+  const auto notes = cluster_->notes();
+  if (!notes) return std::unexpected(notes.error());
+  for (const auto& [name, value] : *notes)
+    if (name.starts_with("making.")) out.insert(name.substr(7));
+  return std::vector<std::string>(out.begin(), out.end());
+}
+
+Result<void> Store::make(const std::string& id, std::int64_t size, const std::string& header) {
+  if (const auto there = OpenImage::open(*cluster_, id, true); there || there.error().code != Code::NotFound) return there ? fail(Code::Exists, fmt::format("there is an image {}", id)) : std::unexpected(there.error());
+  // First of all that it is ours: a death after this leaves one that we know.
+  if (auto done = cluster_->note(making(id), header.empty() ? "plain 0" : "luks 0", host_); !done) return done;
+  if (!header.empty())
+    if (auto done = cluster_->write(header_of(id), header); !done) return done;
+  const Options options;
+  if (const int error = rbd_create4(cluster_->io(), id.c_str(), static_cast<std::uint64_t>(size), options.get()); error < 0) {
+    // Somebody was faster: it is not ours.
+    if (error == -EEXIST) (void)cluster_->forget(making(id), host_);
+    return fail_ceph(error, "make the image " + id);
+  }
+  return {};
+}
+
+Result<void> Store::copy(const std::string& id, const std::string& source, std::int64_t size, const Alive& alive) {
+  if (const auto there = OpenImage::open(*cluster_, id, true); there || there.error().code != Code::NotFound) return there ? fail(Code::Exists, fmt::format("there is an image {}", id)) : std::unexpected(there.error());
+  auto from = OpenImage::open(*cluster_, source, false);
+  if (!from) return std::unexpected(std::move(from.error()));
+  const auto mark = from->mark();
+  const auto had = from->size();
+  if (!mark) return std::unexpected(mark.error());
+  if (!had) return std::unexpected(had.error());
+  if (!*mark || (*mark)->id != source) return fail(Code::Conflict, fmt::format("the image {} is not ours", source));
+  const bool flat = (*mark)->depth + 1 > deepest;
+  if (auto done = cluster_->note(making(id), fmt::format("{} {}", (*mark)->luks ? "luks" : "plain", flat ? 0 : (*mark)->depth + 1), host_); !done) return done;
+  if ((*mark)->luks) {
+    const auto bytes = header(source);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (auto done = cluster_->write(header_of(id), *bytes); !done) return done;
+  }
+  if (auto done = free_of_dead(*cluster_, *from, id_, host_, source); !done) return done;
+  // One of an earlier try is of an earlier moment.
+  const auto snaps = snaps_of(*from);
+  if (!snaps) return std::unexpected(snaps.error());
+  for (const Snap& one : *snaps)
+    if (!one.trash && one.name == snap_of(id))
+      if (const int error = rbd_snap_remove(from->get(), one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
+  if (const int error = rbd_snap_create(from->get(), snap_of(id).c_str()); error < 0) return fail_ceph(error, "take a snapshot of the image " + source);
+  {
+    const Options options;
+    rbd_image_options_set_uint64(options.get(), RBD_IMAGE_OPTION_CLONE_FORMAT, 2);
+    if (const int error = rbd_clone3(cluster_->io(), source.c_str(), snap_of(id).c_str(), cluster_->io(), id.c_str(), options.get()); error < 0) return fail_ceph(error, "copy the image " + source);
+  }
+  // Deleted it stays for what was made of it, and goes with the last of that; nothing by its name is left.
+  if (const int error = rbd_snap_remove(from->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
+  if (size == *had && !flat) return {};
+  const auto image = OpenImage::open(*cluster_, id, false);
+  if (!image) return std::unexpected(image.error());
+  if (size > *had)
+    if (const int error = rbd_resize(image->get(), static_cast<std::uint64_t>(size)); error < 0) return fail_ceph(error, "make the image " + id + " larger");
+  if (flat)
+    if (const int error = rbd_flatten_with_progress(image->get(), tell, of(alive)); error < 0) return fail_ceph(error, "copy what the image " + id + " shares");
+  return {};
+}
+
+Result<void> Store::publish(const std::string& id, bool snapshot) {
+  const auto notes = cluster_->notes();
+  if (!notes) return std::unexpected(notes.error());
+  const auto part = notes->find(making(id));
+  if (part == notes->end()) return fail(Code::Internal, fmt::format("there is no half made image {}", id));
+  const auto words = split(part->second, ' ');
+  int depth = 0;
+  if (words.size() != 2 || std::from_chars(words[1].data(), words[1].data() + words[1].size(), depth).ec != std::errc()) return fail(Code::Internal, fmt::format("what is noted of the half made image {} is not understood", id));
+  const auto image = OpenImage::open(*cluster_, id, false);
+  if (!image) return std::unexpected(image.error());
+  const Mark mark{.id = id, .snapshot = snapshot, .luks = words[0] == "luks", .depth = depth};
+  if (const int error = rbd_metadata_set(image->get(), key, print(mark).c_str()); error < 0) return fail_ceph(error, "mark the image " + id);
+  return cluster_->forget(making(id), host_);
+}
+
+Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
+  const int error = rbd_remove_with_progress(cluster_->io(), name.c_str(), tell, of(alive));
+  if (error == -EBUSY) return fail(Code::Unavailable, fmt::format("the image {} is watched by somebody still (rbd status): an engine that has just died is for half a minute", name));
+  return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
+}
+
+Result<void> Store::drop(const std::string& id, const Alive& alive) {
+  const auto seen = look(id);
+  if (!seen) return std::unexpected(seen.error());
+  if (seen->kind == Image::Kind::Foreign) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
+  if (seen->kind == Image::Kind::Volume || seen->kind == Image::Kind::Snapshot) return cluster_->forget(making(id), host_);  // it was published
+  if (auto done = remove_image(id, alive); !done) return done;
+  if (auto done = cluster_->remove(header_of(id)); !done) return done;
+  return cluster_->forget(making(id), host_);
+}
+
+Result<void> Store::remove(const std::string& id, const Alive& alive) {
+  const auto seen = look(id);
+  if (!seen) return std::unexpected(seen.error());
+  if (seen->kind == Image::Kind::None) return cluster_->remove(header_of(id));
+  if (seen->kind != Image::Kind::Volume && seen->kind != Image::Kind::Snapshot) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
+  {
+    const auto image = OpenImage::open(*cluster_, id, false);
+    if (!image) return std::unexpected(image.error());
+    const auto snaps = snaps_of(*image);
+    if (!snaps) return std::unexpected(snaps.error());
+    bool copied = false;
+    for (const Snap& one : *snaps) {
+      copied = copied || one.trash;
+      if (!one.trash && !one.name.starts_with("fairlead.")) return fail(Code::Conflict, fmt::format("the image {} has the snapshot {}, which is not ours: remove that first (rbd snap rm)", id, one.name));
+    }
+    if (auto done = free_of_dead(*cluster_, *image, id_, host_, id); !done) return done;
+    // Its key goes first: what the disks keep of its data is of no use then. Copies have headers of their own.
+    if (seen->luks)
+      if (auto done = cluster_->write(header_of(id), std::string(1 << 20, '\0')); !done) return done;
+    for (const Snap& one : *snaps)
+      if (!one.trash)
+        if (const int error = rbd_snap_remove(image->get(), one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + id);
+    // Of what copies were made of stays what they share, until the last of them goes; what was written since takes no room. One that is a copy itself would have to be given its source's data for that.
+    if (copied && !is_copy(*image))
+      if (const int error = rbd_resize2(image->get(), 0, true, tell, of(alive)); error < 0) return fail_ceph(error, "empty the image " + id);
+  }
+  if (auto done = cluster_->remove(header_of(id)); !done) return done;
+  if (auto done = remove_image(id, alive); !done) return done;
+  return cluster_->forget("engine." + id, host_);
+}
+
+Result<void> Store::grow(const std::string& id, std::int64_t size, const Alive& alive) {
+  const auto image = OpenImage::open(*cluster_, id, false);
+  if (!image) return std::unexpected(image.error());
+  const auto mark = image->mark();
+  const auto had = image->size();
+  if (!mark) return std::unexpected(mark.error());
+  if (!had) return std::unexpected(had.error());
+  if (!*mark || (*mark)->id != id) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
+  if (*had > size) return fail(Code::Internal, id + " is larger than that: it does not shrink");
+  if (auto done = free_of_dead(*cluster_, *image, id_, host_, id); !done) return done;
+  const int error = rbd_resize2(image->get(), static_cast<std::uint64_t>(size), false, tell, of(alive));
+  return error < 0 ? Result<void>(fail_ceph(error, "make the image " + id + " larger")) : Result<void>();
+}
+
+Result<std::string> Store::header(const std::string& id) {
+  auto bytes = cluster_->read(header_of(id));
+  if (!bytes) return std::unexpected(std::move(bytes.error()));
+  return *bytes ? Result<std::string>(std::move(**bytes)) : fail(Code::NotFound, fmt::format("the header of the encrypted volume {} is not there", id));
+}
+Result<void> Store::set_header(const std::string& id, const std::string& header) { return cluster_->write(header_of(id), header); }
+
+Result<std::string> Store::journal() {
+  auto bytes = cluster_->read(journal_object);
+  return bytes ? Result<std::string>(bytes->value_or("")) : std::unexpected(std::move(bytes.error()));
+}
+Result<void> Store::append(const std::string& bytes) { return cluster_->append(journal_object, bytes); }
+Result<void> Store::cut(std::size_t size) { return cluster_->cut(journal_object, size); }
+Result<void> Store::replace(const std::string& bytes) { return cluster_->write(journal_object, bytes); }
+
+}  // namespace fairlead::ceph

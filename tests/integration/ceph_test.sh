@@ -1,0 +1,215 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Volumes in a Ceph pool, on a real Ceph of one monitor, one manager and one OSD, with cephx: the pool's suite; then a site on the embedded engine with fairlead-volumes, whose user may use one namespace alone: volumes, snapshots,
+# copies, growth, limits, encryption; daemon, store and engine are killed; a second daemon is refused, and takes over.
+#   ceph_test.sh BUILD_DIR [suite|site]     as root. In a mount namespace of its own: no mount is left. Loop devices, engines and Ceph are ended at the end.
+set -euo pipefail
+build=$(realpath "${1:?usage: ceph_test.sh BUILD_DIR [suite|site]}")
+part=${2:-}
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/ceph_lib.sh
+. "$top/tests/ceph_lib.sh"
+if [ -z "${FAIRLEAD_CEPH_INSIDE:-}" ]; then
+  skip() { echo "skipped: $*"; exit 77; }
+  [ "$(id -u)" = 0 ] || skip 'it mounts and makes loop devices: needs root'
+  [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev was not there'
+  missing=$(ceph_missing)
+  [ -z "$missing" ] || skip "there is no $missing here (tools/packages-test.txt)"
+  unshare --mount --propagation private true 2> /dev/null || skip 'no mount namespace can be made here'
+  for place in /dev/loop-control /dev/fuse; do [ -e "$place" ] || skip "there is no $place here"; done
+  for program in python3 mkfs.xfs xfs_growfs sha256sum; do command -v "$program" > /dev/null || skip "there is no $program here"; done
+  [ "$(df --output=avail -B1M /var/tmp | tail -n 1)" -gt 6000 ] || skip 'needs 6 GiB free in /var/tmp'
+  FAIRLEAD_CEPH_INSIDE=1 exec unshare --mount --propagation private bash "$0" "$@"
+fi
+export NO_COLOR=1
+# shellcheck source=tests/lib.sh
+. "$top/tests/lib.sh"
+say() { printf 'ok    %s\n' "$*"; }
+
+# --- what must be gone ---
+pool_id=''
+end_volumes() {
+  [ -n "$pool_id" ] || return 0
+  local file device control status=0
+  umount "$work"/mnt-* 2> /dev/null || true
+  for file in /sys/block/loop*/loop/backing_file; do
+    grep -q "\.$pool_id\.disk" "$file" 2> /dev/null || continue
+    device=$(basename "${file%/loop/backing_file}")
+    losetup --detach "/dev/$device" || status=1
+  done
+  for control in /run/fairlead-volumes/"${pool_id:0:8}"/*/control; do
+    [ -e "$control" ] || continue
+    timeout 10 "$build/bin/fairlead-rbd" stop --folder "$(dirname "$control")" > /dev/null || kill -9 "$(engine_pid "$(basename "$(dirname "$control")")")" 2> /dev/null || true
+  done
+  # Of an engine that was killed; a look at it gives nothing but an error.
+  for file in $(awk -v below="/run/fairlead-volumes/${pool_id:0:8}/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo); do umount --lazy "$file" || status=1; done
+  rm -rf "/run/fairlead-volumes/${pool_id:0:8}"
+  return "$status"
+}
+before_end() { end_volumes; }
+after_end() { ceph_stop; }
+
+ceph_start "$work/ceph" 20G || fail 'Ceph does not start'
+say 'a Ceph with cephx'
+
+if [ "$part" != site ]; then
+  FAIRLEAD_TEST_CEPH=$work/ceph "$build/volumes_test" --gtest_brief=1 --gtest_filter='*Ceph*' > "$work/out" 2>&1 || fail "the pool's suite"
+  grep -q 'PASSED' "$work/out" && ! grep -q 'SKIPPED' "$work/out" || fail "the pool's suite did not run"
+  say "the pool's suite: $(sed -n 's/^\[==========\] \([0-9]* tests\).*ran.*/\1/p' "$work/out")"
+fi
+[ "$part" != suite ] || exit 0
+
+# --- a site ---
+fairlead() { "$build/bin/fairlead" "$@" --kubeconfig "$admin"; }
+field() { fairlead get "$1" "$2" -o json | python3 -c "import json,sys; o=json.load(sys.stdin); print($3)"; }
+phase_is() { [ "$(field "$1" "$2" "o['status'].get('phase','')" 2> /dev/null)" = "$3" ]; }
+gone_is() { ! fairlead get "$1" "$2" > /dev/null 2>&1; }
+v() { fairlead volume "$@" > "$work/out" 2>&1 || fail "fairlead volume $*"; }
+refused() { # WORDS COMMAND...
+  local words=$1
+  shift
+  ! "$@" > "$work/out" 2>&1 || fail "not refused: $*"
+  grep -qF -- "$words" "$work/out" || fail "the refusal of '$*' does not say: $words"
+}
+device_of() { field attachment "$1.${2:-here}" "o['status']['device']"; }
+engine_pid() { "$build/bin/fairlead-rbd" status --folder "/run/fairlead-volumes/${pool_id:0:8}/$1" | sed -n 's/.* pid=\([0-9]*\).*/\1/p'; }
+sum_of() { dd if="$1" bs=1M count="${2:-64}" iflag=direct status=none | sha256sum | cut -d' ' -f1; }
+fill() { dd if=/dev/urandom of="$1" bs=1M count="${2:-64}" oflag=direct conv=fsync status=none; }
+volumes() { # LOG FOLDER
+  start "$1" "$build/bin/fairlead-volumes" run --folder "$2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --metrics off --kubeconfig "$admin"
+}
+serve
+printf 'apiVersion: v1\nkind: Node\nmetadata: {name: here, labels: {site: "yes"}}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {site: "yes"}}\n' | fairlead apply -f - > /dev/null
+volumes volumes.log "$work/host"
+daemon=$last
+wait_until 30 'the pool is served' grep -q 'serving a pool' "$work/volumes.log"
+pool_is_known() { fairlead get volumepool shared -o json | grep -q '"heard"'; }
+wait_until 20 'the pool is known' pool_is_known
+pool_id=$(field volumepool shared "o['status']['id']")
+[ "$(field volumepool shared "','.join(o['status']['classes'])")" = distributed ] || fail 'its classes'
+[ -z "$(tr '\0' '\n' < "/proc/$daemon/cmdline" | grep -F "$(sed -n 's/.*key = //p' "$work/ceph/keyring")")" ] || fail 'the key is an argument'
+say 'fairlead-volumes serves a pool in Ceph'
+
+v create data --size 1Gi
+[ "$(field volume data "o['spec']['class'], o['spec']['pool']")" = "('distributed', 'shared')" ] || [ "$(field volume data "o['spec']['class'] + ' ' + o['spec']['pool']")" = 'distributed shared' ] || fail 'where there is no other pool that is what is meant'
+printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Volume\nmetadata: {name: fast}\nspec: {pool: shared, size: 1Gi}\n' | fairlead apply -f - > /dev/null
+wait_until 20 'another class is refused' phase_is volume fast Failed
+[[ $(field volume fast "o['status']['message']") == *'lies in Ceph: its volumes are of class distributed'* ]] || fail "$(field volume fast "o['status']['message']")"
+fairlead delete volume fast > /dev/null
+v attach data here
+refused 'attached to' fairlead volume attach data other --timeout 3
+fill "$(device_of data)"
+first=$(sum_of "$(device_of data)")
+v snapshot data --name then
+fill "$(device_of data)"
+second=$(sum_of "$(device_of data)")
+v restore then back
+v attach back here
+[ "$(sum_of "$(device_of back)")" = "$first" ] || fail 'the snapshot does not hold what was there'
+[ "$(sum_of "$(device_of data)")" = "$second" ] || fail 'the volume does not hold what was written'
+say 'a volume, its snapshot, and what is restored of it'
+
+# --- a file system that grows while it is used, limits
+mkdir "$work/mnt-data"
+mkfs.xfs -q -f "$(device_of data)"
+mount "$(device_of data)" "$work/mnt-data"
+v grow data 2Gi
+xfs_growfs "$work/mnt-data" > /dev/null
+[ "$(df --output=size -B1M "$work/mnt-data" | tail -n 1)" -gt 1900 ] || fail 'the file system has not grown'
+v modify data --iops 800 --throughput 40
+grep -q '800 operations and 40 MiB a second' "$work/out" || fail 'limits'
+v modify data --iops 0 --throughput 0
+say 'grown while it is mounted; limits'
+
+# --- kill -9 of the daemon, its store, and the engine
+dd if=/dev/urandom of="$work/mnt-data/kept" bs=1M count=32 conv=fsync status=none
+kept=$(sha256sum < "$work/mnt-data/kept")
+store=$(pgrep -P "$daemon")
+kill -9 "$store"
+v create after-store --size 1Gi
+"$build/bin/fairlead" volume snapshot data --name cut --kubeconfig "$admin" > /dev/null 2>&1 &
+cut=$!
+sleep 0.3
+kill -9 "$daemon"
+kill "$cut" 2> /dev/null || true
+wait "$cut" 2> /dev/null || true
+dd if=/dev/urandom of="$work/mnt-data/more" bs=1M count=8 conv=fsync status=none || fail 'I/O stops without the daemon'
+volumes volumes2.log "$work/host"
+daemon=$last
+wait_until 30 'the daemon is back' grep -q 'serving a pool' "$work/volumes2.log"
+wait_until 30 'what was cut off has come about' phase_is snapshot cut Ready
+ended=$(engine_pid data)
+kill -9 "$ended"
+tells_of_end() { fairlead get volume data -o json && fairlead get attachment data.here -o json && [[ $(field volume data "o['status'].get('message','')") == *'has ended'* ]]; }
+wait_until 30 'it is told' tells_of_end
+umount "$work/mnt-data"
+again() { phase_is attachment data.here Attached && [ -n "$(engine_pid data)" ] && mount "$(device_of data)" "$work/mnt-data"; }
+wait_until 40 'it is attached anew' again
+[ "$(sha256sum < "$work/mnt-data/kept")" = "$kept" ] || fail 'what was synced is not there'
+umount "$work/mnt-data"
+say 'daemon, store and engine were killed: all that was synced is there'
+
+# --- encrypted
+v create sealed --size 1Gi --encrypt
+v attach sealed here
+printf 'a text that is looked for' | dd of="$(device_of sealed)" bs=4096 conv=sync,fsync oflag=direct status=none
+[ "$(dd if="$(device_of sealed)" bs=4096 count=1 iflag=direct status=none | tr -d '\0')" = 'a text that is looked for' ] || fail 'what was written to an encrypted volume'
+v snapshot sealed --name sealed-then
+v restore sealed-then sealed-back
+v attach sealed-back here
+[ "$(dd if="$(device_of sealed-back)" bs=4096 count=1 iflag=direct status=none | tr -d '\0')" = 'a text that is looked for' ] || fail 'the copy of an encrypted volume'
+{ rbd_admin export --no-progress volumes/fairlead/sealed - 2> /dev/null || true; } | head -c 8388608 > "$work/raw"
+! grep -qaF 'a text that is looked for' "$work/raw" || fail 'it lies there in the clear'
+[ "$(wc -c < "$work/raw")" = 8388608 ] && [ -n "$(tail -c +1048577 "$work/raw" | tr -d '\0' | head -c 1)" ] || fail 'the image was not looked at'
+say 'encrypted: nothing of it lies in Ceph in the clear'
+
+# --- what is not ours
+rbd_admin create volumes/fairlead/theirs --size 10M 2> /dev/null
+refused 'is not ours' fairlead volume create theirs --size 1Gi --timeout 3
+fairlead delete volume theirs > /dev/null 2>&1 || true
+wait_until 20 'the object is gone' gone_is volume theirs
+rbd_admin info volumes/fairlead/theirs > /dev/null 2>&1 || fail 'an image of others is gone'
+rbd_admin rm --no-progress volumes/fairlead/theirs 2> /dev/null
+v create held --size 1Gi
+rbd_admin snap create volumes/fairlead/held@theirs 2> /dev/null
+fairlead volume rm held --yes --timeout 3 > /dev/null 2>&1 || true
+rbd_admin snap ls volumes/fairlead/held 2> /dev/null | grep -q theirs || fail 'a snapshot of others is gone'
+rbd_admin snap rm --no-progress volumes/fairlead/held@theirs 2> /dev/null
+wait_until 40 'without it the volume goes' gone_is volume held
+say 'images and snapshots of others stay'
+
+# --- another machine
+refused 'is the pool of another fairlead-volumes' "$build/bin/fairlead-volumes" run --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --metrics off --kubeconfig "$admin"
+refused 'say --yes' "$build/bin/fairlead-volumes" take-over --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf"
+before=$(sum_of "$(device_of back)")
+kill -STOP "$daemon"
+"$build/bin/fairlead-volumes" take-over --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --yes > "$work/out" 2>&1 || fail 'take over'
+! dd if=/dev/zero of="$(device_of back)" bs=1M count=8 oflag=direct conv=fsync status=none 2> /dev/null || fail 'an engine that was shut out writes'
+kill -9 "$daemon"
+for name in back sealed sealed-back data; do
+  file=$(grep -l "/$name\.$pool_id\.disk" /sys/block/loop*/loop/backing_file) || continue
+  losetup --detach "/dev/$(basename "${file%/loop/backing_file}")"
+  kill -9 "$(engine_pid "$name")"
+done
+volumes volumes3.log "$work/host2"
+daemon=$last
+wait_until 30 'the pool is served by the other' grep -q 'serving a pool' "$work/volumes3.log"
+again() { phase_is attachment back.here Attached && [ -n "$(engine_pid back)" ] && [ "$(sum_of "$(device_of back)")" = "$before" ]; }
+wait_until 60 'it is attached anew, and nothing was written after it was shut out' again
+refused 'is the pool of another fairlead-volumes' "$build/bin/fairlead-volumes" run --folder "$work/host" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --metrics off --kubeconfig "$admin"
+say 'taken over: the one before is shut out, and stays so'
+
+# --- the end: sources before copies
+for name in data back sealed sealed-back; do v detach "$name"; done
+for name in data sealed; do v rm "$name" --yes; done
+v attach sealed-back other
+[ "$(dd if="$(device_of sealed-back other)" bs=4096 count=1 iflag=direct status=none | tr -d '\0')" = 'a text that is looked for' ] || fail 'a copy whose source is deleted'
+v detach sealed-back
+for name in back sealed-back after-store; do v rm "$name" --yes; done
+for name in then cut sealed-then; do fairlead volume rm "$name" --yes > "$work/out" 2>&1 || fairlead delete snapshot "$name" > "$work/out" 2>&1 || fail "delete $name"; done
+for name in then cut sealed-then; do wait_until 30 "$name is gone" gone_is snapshot "$name"; done
+[ -z "$(rbd_admin ls volumes/fairlead 2> /dev/null)$(rbd_admin trash ls --all volumes/fairlead 2> /dev/null)" ] || fail 'images are left'
+# OSDs let go of what snapshots had held in their own time.
+nothing_left() { ! rados --conf "$work/ceph/ceph.conf" --name client.admin -p volumes -N fairlead ls 2> /dev/null | grep -vE '^(fairlead\.(pool|journal)|rbd_(directory|children|info|trash|trash_purge_schedule))$'; }
+wait_until 60 'nothing is left in Ceph' nothing_left
+say 'deleted in any order; nothing is left in Ceph'
