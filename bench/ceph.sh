@@ -51,6 +51,8 @@ for i in 1 2 3 4 5 6 7; do
   timed restore f restore "s$i" "r$i"
   timed detach f detach "c$i"
   timed delete f rm "c$i" --yes
+  f rm "r$i" --yes
+  f rm "s$i" --yes
 done
 python3 - "$work/times" << 'PY'
 import collections, statistics, sys
@@ -60,7 +62,6 @@ for line in open(sys.argv[1]):
     all[what].append(int(us) / 1000)
 for what, ms in all.items(): print(f'{{"bench":"ceph_call","what":"{what}","median_ms":{statistics.median(ms):.0f},"most_ms":{max(ms):.0f}}}')
 PY
-for i in 1 2 3 4 5 6 7; do f rm "r$i" --yes; f rm "s$i" --yes; done
 
 device_of() { "$bin/fairlead" get attachment "$1.here" -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])'; }
 f create io --size 2Gi --class distributed

@@ -90,6 +90,15 @@ TEST(Volume, NamesForWhatClientsCallByAnyText) {
   EXPECT_NE(ec2_id("vol-data", "vol-"), "vol-data");
 }
 
+TEST(Volume, WhoNamesNoClassGetsWhatThePoolHas) {
+  EXPECT_EQ(default_class({kLocalFast, kLocalManaged}, false), kLocalFast);
+  EXPECT_EQ(default_class({kLocalFast, kLocalManaged}, true), kLocalManaged);
+  for (const bool engine : {true, false}) EXPECT_EQ(default_class({kDistributed}, engine), kDistributed);
+  for (const char* const klass : {kLocalFast, kLocalManaged, kDistributed}) EXPECT_TRUE(is_volume_class(klass)) << klass;
+  EXPECT_FALSE(is_volume_class("gold"));
+  EXPECT_TRUE(read_volume(new_volume("data", {.pool = "a", .klass = kDistributed, .size = gib, .from_volume = {}, .from_snapshot = {}, .iops = 500, .throughput = 0, .encrypted = true, .key = "mine"})));
+}
+
 TEST(Volume, ThePoolWithTheMostLeftThatReachesTheNode) {
   const Instant now = *parse_time("2026-11-27T12:00:00Z");
   const auto pool = [&](const char* name, std::int64_t left, std::vector<std::string> nodes) { return PoolFacts{.name = name, .id = "i", .size = 100 * gib, .promised = 90 * gib - left, .limit = 90 * gib, .free = gib, .classes = {kLocalFast}, .nodes = std::move(nodes), .heard = now}; };

@@ -123,9 +123,9 @@ Result<void> change(rados_ioctx_t io, const std::string& key, const std::optiona
 Result<void> Cluster::note(const std::string& key, const std::string& value, const std::string& host) { return change(io_, key, value, host); }
 Result<void> Cluster::forget(const std::string& key, const std::string& host) { return change(io_, key, std::nullopt, host); }
 
-Result<void> Cluster::shut_out(const std::string& address) {
+Result<void> Cluster::shut_out(const std::string& address, State state) {
   std::string text = address;
-  if (const int error = rados_blocklist_add(cluster_, text.data(), 0); error < 0) return fail_ceph(error, "shut the client at " + address + " out");
+  if (const int error = rados_blocklist_add(cluster_, text.data(), state == State::Dead ? 3600 : 366 * 86'400); error < 0) return fail_ceph(error, "shut the client at " + address + " out");
   // From here on what we ask for carries the map that says so, and no OSD does it before it knows.
   const int error = rados_wait_for_latest_osdmap(cluster_);
   return error < 0 ? Result<void>(fail_ceph(error, "wait until the client at " + address + " is shut out")) : Result<void>();
@@ -167,7 +167,7 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
     if (!*held) continue;
     if ((*held)->cookie != host && !take_over) return other("at " + (*held)->address);
     was_others = was_others || (*held)->cookie != host;
-    if (auto done = shut_out((*held)->address); !done) return std::unexpected(std::move(done.error()));
+    if (auto done = shut_out((*held)->address, (*held)->cookie == host ? State::Dead : State::MayBeAway); !done) return std::unexpected(std::move(done.error()));
     if (const int broken = rados_break_lock(io_, pool_object, lock_name, (*held)->client.c_str(), (*held)->cookie.c_str()); broken < 0 && broken != -ENOENT) return fail_ceph(broken, "take the Ceph pool over");
   }
   auto known = notes();
@@ -193,7 +193,7 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
     if (!known) return std::unexpected(std::move(known.error()));
     for (const auto& [name, text] : *known) {
       if (!name.starts_with("engine.") || text.starts_with(host + " ")) continue;
-      if (auto done = shut_out(text.substr(text.rfind(' ') + 1)); !done) return std::unexpected(std::move(done.error()));
+      if (auto done = shut_out(text.substr(text.rfind(' ') + 1), State::MayBeAway); !done) return std::unexpected(std::move(done.error()));
       if (auto done = forget(name, host); !done) return std::unexpected(std::move(done.error()));
     }
   }

@@ -41,8 +41,9 @@ class Cluster {
   // Conflict: the pool is not `host`'s (any more).
   Result<void> note(const std::string& key, const std::string& value, const std::string& host);
   Result<void> forget(const std::string& key, const std::string& host);
-  // Nothing that it has sent and that was not done yet is ever done, when this returns.
-  Result<void> shut_out(const std::string& address);
+  // Nothing that it has sent and that was not done yet is ever done, when this returns: for an hour of one that is dead, for a year of one that may only be away.
+  enum class State { Dead, MayBeAway };
+  Result<void> shut_out(const std::string& address, State state);
 
   // The pool's id, made if it has none. This client has the pool from here on, as `host`'s. What `host` had it by before is shut out: the caller knows that it is dead.
   // Conflict: it is another host's; take_over: that one is shut out, with all its engines.

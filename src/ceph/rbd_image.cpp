@@ -29,7 +29,7 @@ std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes,
 }
 
 Result<void> break_lock(Cluster& cluster, const OpenImage& image, const Engine& dead) {
-  if (auto done = cluster.shut_out(dead.address); !done) return done;
+  if (auto done = cluster.shut_out(dead.address, Cluster::State::Dead); !done) return done;
   const int error = rbd_lock_break(image.get(), RBD_LOCK_MODE_EXCLUSIVE, dead.address.c_str());
   return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "take the lock of an image from an engine that is dead")) : Result<void>();
 }

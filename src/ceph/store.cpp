@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <set>
 
 #include "base/encoding.h"
+#include "base/log.h"
 #include "ceph/rbd_image.h"
 
 namespace fairlead::ceph {
@@ -157,7 +159,7 @@ Result<void> Store::copy(const std::string& id, const std::string& source, std::
   if (!had) return std::unexpected(had.error());
   if (!*mark || (*mark)->id != source) return fail(Code::Conflict, fmt::format("the image {} is not ours", source));
   const bool flat = (*mark)->depth + 1 > deepest;
-  if (auto done = cluster_->note(making(id), fmt::format("{} {}", (*mark)->luks ? "luks" : "plain", flat ? 0 : (*mark)->depth + 1), host_); !done) return done;
+  if (auto done = cluster_->note(making(id), fmt::format("{} {} {}", (*mark)->luks ? "luks" : "plain", flat ? 0 : (*mark)->depth + 1, source), host_); !done) return done;
   if ((*mark)->luks) {
     const auto bytes = header(source);
     if (!bytes) return std::unexpected(bytes.error());
@@ -195,7 +197,7 @@ Result<void> Store::publish(const std::string& id, bool snapshot) {
   if (part == notes->end()) return fail(Code::Internal, fmt::format("there is no half made image {}", id));
   const auto words = split(part->second, ' ');
   int depth = 0;
-  if (words.size() != 2 || std::from_chars(words[1].data(), words[1].data() + words[1].size(), depth).ec != std::errc()) return fail(Code::Internal, fmt::format("what is noted of the half made image {} is not understood", id));
+  if (words.size() < 2 || std::from_chars(words[1].data(), words[1].data() + words[1].size(), depth).ec != std::errc()) return fail(Code::Internal, fmt::format("what is noted of the half made image {} is not understood", id));
   const auto image = OpenImage::open(*cluster_, id, false);
   if (!image) return std::unexpected(image.error());
   const Mark mark{.id = id, .snapshot = snapshot, .luks = words[0] == "luks", .depth = depth};
@@ -216,7 +218,33 @@ Result<void> Store::drop(const std::string& id, const Alive& alive) {
   if (seen->kind == Image::Kind::Volume || seen->kind == Image::Kind::Snapshot) return cluster_->forget(making(id), host_);  // it was published
   if (auto done = remove_image(id, alive); !done) return done;
   if (auto done = cluster_->remove(header_of(id)); !done) return done;
+  const auto notes = cluster_->notes();
+  if (!notes) return std::unexpected(notes.error());
+  // The snapshot of its source, if a death came before it was deleted.
+  if (const auto part = notes->find(making(id)); part != notes->end())
+    if (const auto words = split(part->second, ' '); words.size() == 3) {
+      const auto source = OpenImage::open(*cluster_, words[2], false);
+      if (!source && source.error().code != Code::NotFound) return std::unexpected(source.error());
+      if (source)
+        if (auto done = free_of_dead(*cluster_, *source, id_, host_, words[2]); !done) return done;
+      if (source)
+        if (const int error = rbd_snap_remove(source->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + words[2]);
+    }
   return cluster_->forget(making(id), host_);
+}
+
+// Ceph names what it deletes first, and goes on with it after a death when it is asked to. What is kept for copies is refused by it.
+void Store::sweep() {
+  std::vector<rbd_trash_image_info_t> room(64);
+  std::size_t count = room.size();
+  int error = 0;
+  while ((error = rbd_trash_list(cluster_->io(), room.data(), &count)) == -ERANGE) room.resize(count);
+  if (error < 0) return log_warn("what is in the trash of the Ceph pool cannot be seen", {{"why", std::strerror(-error)}});
+  int gone = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    if (room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING || room[i].source == RBD_TRASH_IMAGE_SOURCE_USER_PARENT) gone += rbd_trash_remove(cluster_->io(), room[i].id, room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING) >= 0 ? 1 : 0;
+  rbd_trash_list_cleanup(room.data(), count);
+  log_info("the trash of the Ceph pool was gone through", {{"there", std::to_string(count)}, {"deleted", std::to_string(gone)}});
 }
 
 Result<void> Store::remove(const std::string& id, const Alive& alive) {

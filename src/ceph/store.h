@@ -44,6 +44,7 @@ class Store {
   Result<void> publish(const std::string& id, bool snapshot);
   Result<void> remove(const std::string& id, const Alive& alive);
   Result<void> grow(const std::string& id, std::int64_t size, const Alive& alive);
+  void sweep();                         // deletes what a death has kept from being deleted; may take long
   Result<std::string> header(const std::string& id);               // NotFound: there is none
   Result<void> set_header(const std::string& id, const std::string& header);
   Result<std::string> journal();

@@ -107,6 +107,7 @@ int serve_store(const Claim& claim, int in, int to) {
   auto store = Store::open(claim);
   out.tell(blocks::print_answer(0, store ? Result<Words>(Words{(*store)->id()}) : std::unexpected(store.error())));
   if (!store) return 1;
+  std::thread([&store = **store] { store.sweep(); }).detach();
   std::string rest;
   std::string piece(64 << 10, '\0');
   for (;;) {

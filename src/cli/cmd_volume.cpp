@@ -195,7 +195,7 @@ Result<int> snapshot(Context& context, const Options& options) {
   const std::string cost = fmt::format("{} lies in {} on its disk: writers wait {} at most", options.name, plural(status["extents"].integer(), "piece"), took(static_cast<double>(std::max<std::int64_t>(stall, 1)) / 1000));
   const bool used = status["phase"].string() == "InUse";
   if (used && static_cast<double>(stall) > options.max_stall * 1000 && !options.yes) return fail(Code::Conflict, fmt::format("{}, which is more than --max-stall {} s: say --yes, or take it while nobody writes", cost, options.max_stall));
-  if (used && context.wants("table")) fmt::print(stderr, "{}\n", cost);
+  if (used && (*volume)["spec"]["class"].string() != api::kDistributed && context.wants("table")) fmt::print(stderr, "{}\n", cost);
   std::string name = options.snapshot_name;
   if (name.empty()) {
     std::string stamp = print_time(context.clock.now()).substr(0, 19);

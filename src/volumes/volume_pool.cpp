@@ -162,7 +162,7 @@ Result<void> VolumePool::check_new(Lock& lock, const std::string& id) {
   lock.lock();
   if (!seen) return std::unexpected(seen.error());
   if (!seen->volume && !seen->snapshot) return {};
-  return fail(Code::Exists, fmt::format("the pool's folder has a file of {} that {}: it is left alone", id, (seen->volume && !seen->volume->ours) || (seen->snapshot && !seen->snapshot->ours) ? "is not ours" : "its journal does not know"));
+  return fail(Code::Exists, fmt::format("the pool has something called {} that {}: it is left alone", id, (seen->volume && !seen->volume->ours) || (seen->snapshot && !seen->snapshot->ours) ? "is not ours" : "its journal does not know"));
 }
 
 Result<void> VolumePool::carry_out(Lock& lock, const Ledger::Begun& begun) {

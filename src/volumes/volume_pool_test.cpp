@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -180,6 +182,7 @@ class Pools : public testing::TestWithParam<Kind> {
   }
   std::string folder_;  // of the pool
   CephPlace ceph_;
+  StoreProcess* store_ = nullptr;
   kube::TinyApi api_;
   StoreProcess* store_ = nullptr;  // of a Ceph pool, which has its journal itself
   const std::unique_ptr<Keyring> keyring_ = api_keyring(api_);
@@ -592,6 +595,102 @@ TEST_P(Encrypted, AKeyThatAsksForGrantsServesByOne) {
 }
 INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+
+// ---- Ceph alone
+
+class Ceph : public Pools {
+ protected:
+  // The process that reaches Ceph for us, if there is one.
+  static pid_t store() {
+    const auto names = list_dir("/proc");
+    for (const std::string& name : *names) {
+      const auto stat = read_file("/proc/" + name + "/stat", 4_KiB);
+      int parent = 0;
+      if (stat && stat->find("(fairlead-rbd) ") != stat->npos && std::sscanf(stat->c_str() + stat->rfind(')'), ") %*c %d", &parent) == 1 && parent == ::getpid()) return std::atoi(name.c_str());
+    }
+    return 0;
+  }
+};
+// Copies of copies, until one is made flat; deleted from the first on.
+TEST_P(Ceph, CopiesOfCopiesHoldWhateverIsDeleted) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    constexpr int most = 10;
+    ASSERT_TRUE(create(volumes, "c0", 16 * mib));
+    const auto at = volumes.attach("c0", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "c0", at->device, "first");
+    ASSERT_TRUE(volumes.detach("c0", "w0", at->generation));
+    for (int i = 1; i <= most; ++i) ASSERT_TRUE(create(volumes, fmt::format("c{}", i), 16 * mib, fmt::format("c{}", i - 1))) << i;
+    for (int i = 0; i < most; ++i) ASSERT_TRUE(volumes.remove(fmt::format("c{}", i))) << i;
+    if (const pid_t pid = store(); pid > 0) ::kill(pid, SIGKILL);  // the next one goes through the trash
+    Result<std::vector<std::string>> ids;
+    for (int tries = 0; tries < 10 && !(ids = pool.ids()); ++tries) {}
+    ASSERT_TRUE(ids) << ids.error().message;
+    ASSERT_TRUE(create(volumes, "other", 16 * mib));
+    const auto last = volumes.attach(fmt::format("c{}", most), "w0");
+    ASSERT_TRUE(last) << last.error().message;
+    EXPECT_EQ(got(pool, fmt::format("c{}", most), last->device), "first");
+  });
+}
+
+// What cannot be answered is gone on with when it is asked for again; and nothing else is left.
+TEST_P(Ceph, WhatIsAskedComesAboutHoweverOftenItsStoreIsKilled) {
+  with_pool([this](Pool& pool, VolumePool& first) {
+    ASSERT_TRUE(create(first, "a", 16 * mib));
+    const auto at = first.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, "kept");
+    std::unique_ptr<VolumePool> volumes;  // as the daemon, who begins anew once its journal could not be written
+    std::atomic<bool> ended = false;
+    std::atomic<int> kills = 0;
+    std::thread killer([&] {
+      Rng rng(7);
+      while (!ended && kills < 40) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200 + rng.below(700)));
+        if (const pid_t pid = store(); pid > 0 && !ended) ::kill(pid, SIGKILL), ++kills;
+      }
+    });
+    std::string last;
+    const auto until_done = [&](const std::function<Result<void>()>& ask) {
+      for (int tries = 0; tries < 100; ++tries) {
+        if (!volumes || !volumes->usable()) {
+          auto opened = VolumePool::open(pool, rbd_journal(*store_));
+          if (opened) volumes = std::move(*opened);
+          else last = opened.error().message;
+          if (!opened) continue;
+        }
+        const auto done = ask();
+        if (done) return true;
+        last = done.error().message;
+        if (done.error().code != Code::Unavailable) return false;
+      }
+      return false;
+    };
+    for (int round = 0; round < 6; ++round) {
+      const std::string s = fmt::format("s{}", round), b = fmt::format("b{}", round);
+      EXPECT_TRUE(until_done([&] { return volumes->take_snapshot(s, "a"); })) << s << last;
+      EXPECT_TRUE(until_done([&] { return create(*volumes, b, 32 * mib, s); })) << b << last;
+      EXPECT_TRUE(until_done([&] { return volumes->grow("a", (17 + round) * mib); })) << last;
+      if (round % 2 == 0) { EXPECT_TRUE(until_done([&] { return volumes->remove(s); })) << s << last; }
+    }
+    ended = true;
+    killer.join();
+    EXPECT_GT(kills, 3);
+    EXPECT_EQ(got(pool, "a", at->device), "kept") << "its engine knows nothing of it";
+    ASSERT_TRUE(until_done([] { return Result<void>(); })) << last;
+    EXPECT_EQ(volumes->under_way(), 0u);
+    const auto copy = volumes->attach("b5", "w1");
+    ASSERT_TRUE(copy) << copy.error().message;
+    EXPECT_EQ(got(pool, "b5", copy->device), "kept");
+    for (const auto& [id, entry] : volumes->entries()) {
+      const auto seen = pool.look(id);
+      ASSERT_TRUE(seen) << id;
+      EXPECT_FALSE(seen->part) << id;
+      EXPECT_EQ((entry.snapshot ? seen->snapshot : seen->volume).value_or(FileSeen()).size, entry.size) << id;
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Kernel, Ceph, testing::Values(Kind{"Ceph", true, true, false, true}), [](const auto& one) { return one.param.name; });
 
 TEST(Luks, TheDumpOfAKeyIsReadAndNothingElse) {
   std::string text = "LUKS header information for f\nMK bits:       \t512\nMK dump:\t", key;

@@ -176,7 +176,20 @@ fairlead volume rm held --yes --timeout 3 > /dev/null 2>&1 || true
 rbd_admin snap ls volumes/fairlead/held 2> /dev/null | grep -q theirs || fail 'a snapshot of others is gone'
 rbd_admin snap rm --no-progress volumes/fairlead/held@theirs 2> /dev/null
 wait_until 40 'without it the volume goes' gone_is volume held
-say 'images and snapshots of others stay'
+# Somebody writes to an image of ours: it is taken from nobody who lives.
+v create busy --size 1Gi
+rbd_admin bench volumes/fairlead/busy --io-type write --io-size 4K --io-threads 1 --io-total 1T > /dev/null 2>&1 &
+bench=$!
+is_held() { rbd_admin lock ls volumes/fairlead/busy 2> /dev/null | grep -q client; }
+wait_until 20 'somebody has the image' is_held
+refused "none of this pool's engines" fairlead volume attach busy here --timeout 8
+alive "$bench" || fail 'who had the image is dead'
+kill -9 "$bench"
+busy_is_attached() { phase_is attachment busy.here Attached; }
+wait_until 60 'it is attached once that one has gone' busy_is_attached
+v detach busy
+v rm busy --yes
+say 'images, snapshots and holders of others stay'
 
 # --- another machine
 refused 'is the pool of another fairlead-volumes' "$build/bin/fairlead-volumes" run --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --metrics off --kubeconfig "$admin"

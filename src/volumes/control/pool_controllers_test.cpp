@@ -320,6 +320,23 @@ TEST(PoolControllers, SizesThatCannotBeLeaveTheVolumeAsItIs) {
   EXPECT_EQ(site.of("volumes", "a")["status"]["sizeBytes"].integer(), 3 * gib);
 }
 
+// A pool in Ceph has volumes of class distributed, each by an engine; one of files has none of them.
+TEST(PoolControllers, ClassesAreThoseOfThePool) {
+  for (const bool distributed : {true, false}) {
+    Site site;
+    site.files.distributed = distributed;
+    for (const char* const klass : {api::kLocalFast, api::kLocalManaged, api::kDistributed}) site.put(kVolumes, api::new_volume(klass, {.pool = "here", .klass = klass, .size = gib, .from_volume = {}, .from_snapshot = {}}));
+    site.put(kAttachments, api::new_attachment(api::kDistributed, "here", "here", false));
+    site.settle();
+    EXPECT_EQ(kube::print_json(site.of("volumepools", "here")["status"]["classes"]), distributed ? R"(["distributed"])" : R"(["local-fast","local-managed"])");
+    EXPECT_EQ(site.phase("volumes", api::kLocalFast), distributed ? "Failed" : "Available");
+    EXPECT_EQ(site.phase("volumes", api::kLocalManaged), distributed ? "Failed" : "Available");
+    EXPECT_EQ(site.phase("volumes", api::kDistributed), distributed ? "InUse" : "Failed");
+    EXPECT_THAT(site.message("volumes", distributed ? api::kLocalFast : api::kDistributed), HasSubstr(distributed ? "are of class distributed" : "has no class distributed"));
+    EXPECT_EQ(site.files.engines.size(), distributed ? 1u : 0u);
+  }
+}
+
 TEST(PoolControllers, LimitsFollowTheObjectWhileItIsAttached) {
   Site site;
   site.put(kVolumes, api::new_volume("a", {.pool = "here", .klass = api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}, .iops = 500}));
