@@ -42,12 +42,12 @@ TEST_F(StoreProcessTest, AnswersAreOfTheirQuestions) {
 TEST_F(StoreProcessTest, WhyItDoesNotStartIsTold) {
   EXPECT_EQ(StoreProcess::start(place("echo 0 Conflict another%20has%20it\n")).error(), (Error{Code::Conflict, "another has it"}));
   EXPECT_EQ(StoreProcess::start(place("exit 3\n")).error().code, Code::Unavailable);
-  EXPECT_EQ(StoreProcess::start(place("echo nonsense\nsleep 100\n")).error().code, Code::Unavailable);
+  EXPECT_EQ(StoreProcess::start(place("echo nonsense\nexec sleep 100\n")).error().code, Code::Unavailable);
 }
 
 // What was asked for may be done, or not: it is asked of the next one, which shuts this one out.
 TEST_F(StoreProcessTest, OneThatDiesOrIsSilentIsFollowedByAnother) {
-  const auto store = StoreProcess::start(place(std::string(ready) + "while read -r n verb rest; do [ $starts -gt 1 ] || [ $verb != die ] || exit; [ $starts -gt 2 ] || [ $verb != hang ] || sleep 100; echo $n ok $starts; done\n"));
+  const auto store = StoreProcess::start(place(std::string(ready) + "while read -r n verb rest; do [ $starts -gt 1 ] || [ $verb != die ] || exit; [ $starts -gt 2 ] || [ $verb != hang ] || exec sleep 100; echo $n ok $starts; done\n"));
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_EQ((*store)->ask({"look"}).value(), (Words{"1"}));
   EXPECT_EQ((*store)->ask({"die"}).error().code, Code::Unavailable);

@@ -184,7 +184,6 @@ class Pools : public testing::TestWithParam<Kind> {
   CephPlace ceph_;
   StoreProcess* store_ = nullptr;
   kube::TinyApi api_;
-  StoreProcess* store_ = nullptr;  // of a Ceph pool, which has its journal itself
   const std::unique_ptr<Keyring> keyring_ = api_keyring(api_);
   MemoryDisk disk_;
 };
