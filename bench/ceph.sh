@@ -12,7 +12,7 @@ work=$(mktemp -d /var/tmp/fairlead-bench-XXXXXX)
 bin=$build/bin
 site=()
 clean_up() {
-  for name in io sealed; do f detach "$name" || true; done
+  for name in io sealed c1 c2 c3 c4 c5 c6 c7; do f detach "$name" 2> /dev/null || true; done
   for pid in "${site[@]}"; do kill "$pid" 2> /dev/null || true; done
   for pid in "${site[@]}"; do wait "$pid" 2> /dev/null || true; done
   ceph_stop

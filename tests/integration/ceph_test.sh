@@ -178,14 +178,14 @@ rbd_admin snap rm --no-progress volumes/fairlead/held@theirs 2> /dev/null
 wait_until 40 'without it the volume goes' gone_is volume held
 # Somebody writes to an image of ours: it is taken from nobody who lives.
 v create busy --size 1Gi
-rbd_admin bench volumes/fairlead/busy --io-type write --io-size 4K --io-threads 1 --io-total 1T > /dev/null 2>&1 &
+rbd --conf "$work/ceph/ceph.conf" --name client.admin bench volumes/fairlead/busy --io-type write --io-size 4K --io-threads 1 --io-total 1T > /dev/null 2>&1 &
 bench=$!
 is_held() { rbd_admin lock ls volumes/fairlead/busy 2> /dev/null | grep -q client; }
 wait_until 20 'somebody has the image' is_held
 refused "none of this pool's engines" fairlead volume attach busy here --timeout 8
 alive "$bench" || fail 'who had the image is dead'
 kill -9 "$bench"
-busy_is_attached() { phase_is attachment busy.here Attached; }
+busy_is_attached() { fairlead volume attach busy here --timeout 5; }
 wait_until 60 'it is attached once that one has gone' busy_is_attached
 v detach busy
 v rm busy --yes
