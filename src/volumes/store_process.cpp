@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <map>
@@ -55,9 +56,13 @@ class StoreProcess::Session {
   }
   bool ended() {
     const std::lock_guard lock(mutex_);
-    return ended_;
+    return ended_ || killed_;
   }
-  void end() { (void)child_.signal(SIGKILL); }
+  // Nobody begins anything with it from here on, though its end is seen a moment later.
+  void end() {
+    killed_ = true;
+    (void)child_.signal(SIGKILL);
+  }
 
   Result<Words> ask(Words request, std::chrono::milliseconds limit) {
     std::uint64_t number = 0;
@@ -144,6 +149,7 @@ class StoreProcess::Session {
   std::map<std::uint64_t, Waiting> waiting_;
   std::uint64_t last_ = 0;
   bool ended_ = false;
+  std::atomic<bool> killed_ = false;
   std::thread reader_;
 };
 
