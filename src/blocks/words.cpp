@@ -13,7 +13,7 @@ constexpr std::array codes{Code::NotFound, Code::Exists, Code::Conflict, Code::I
 
 std::string print_words(const Words& words) {
   std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + percent_encode(word, " ");
+  for (std::size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "" : " ") + percent_encode(words[i], " ");
   return out + "\n";
 }
 

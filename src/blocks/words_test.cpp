@@ -6,6 +6,12 @@
 namespace fairlead::blocks {
 namespace {
 
+TEST(Words, AnEmptyFirstOneStays) {
+  for (const Words& words : {Words{"", "a"}, Words{"a", ""}, Words{"", ""}}) {
+    const std::string line = print_words(words);
+    EXPECT_EQ(read_words(std::string_view(line).substr(0, line.size() - 1)).value(), words) << line;
+  }
+}
 TEST(Words, WhatIsPrintedIsRead) {
   for (const Words& words : {Words{"look", "a"}, Words{"make", "a", "4096", ""}, Words{"a b", "100%", "two\nlines", "\t"}}) {
     std::string line = print_words(words);
