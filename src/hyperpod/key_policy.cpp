@@ -53,6 +53,17 @@ std::string key_policy_text(const Call& call, const FoundKey& key) {
   return document_text(key.key.policy);
 }
 
+Answer<std::vector<FoundKey>> all_keys(kube::KubeApi& api) {
+  const auto all = api.list(api::kVolumeKeys, "");
+  if (!all) return std::unexpected(aws_error(all.error(), "keys of volumes"));
+  std::vector<FoundKey> out;
+  for (const Json& object : all->items) out.push_back({.key = api::read_volume_key(object), .object = object});
+  const auto own = std::find_if(out.begin(), out.end(), [](const FoundKey& one) { return one.service(); });
+  if (own == out.end()) out.push_back(service_key());
+  else own->key.aliases.push_back(kServiceAlias);
+  return out;
+}
+
 Answer<FoundKey> find_key(kube::KubeApi& api, const Site& site, const std::string& asked) {
   std::string wanted = asked;
   if (wanted.starts_with("arn:")) {
@@ -63,19 +74,16 @@ Answer<FoundKey> find_key(kube::KubeApi& api, const Site& site, const std::strin
     else if (!wanted.starts_with("alias/")) return no_key(site, asked);
   }
   const bool by_alias = wanted.starts_with("alias/");
-  const auto all = api.list(api::kVolumeKeys, "");
-  if (!all) return std::unexpected(aws_error(all.error(), "keys of volumes"));
+  auto all = all_keys(api);
+  if (!all) return std::unexpected(all.error());
   std::optional<FoundKey> found;
-  for (const Json& object : all->items) {
-    FoundKey one{.key = api::read_volume_key(object), .object = object};
-    if (one.service()) one.key.aliases.push_back(kServiceAlias);
+  for (FoundKey& one : *all) {
     const bool is = by_alias ? std::find(one.key.aliases.begin(), one.key.aliases.end(), wanted) != one.key.aliases.end() : api::key_id(one.key.name) == wanted;
     if (!is) continue;
     // Which of them is meant is nobody's guess.
     if (found) return refuse("NotFoundException", fmt::format("{} and {} both have alias {}", found->key.name, one.key.name, cut(wanted, 256)));
     found = std::move(one);
   }
-  if (!found && (by_alias ? wanted == kServiceAlias : wanted == api::key_id(api::kServiceKey))) found = service_key();
   if (!found) return no_key(site, asked);
   if (by_alias) found->alias = wanted;
   return std::move(*found);

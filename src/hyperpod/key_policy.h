@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of volumes as KMS calls them, and who may use them: the policy of the key and those of the caller, in the words of AWS KMS (docs.aws.amazon.com, "Key policies", "AWS KMS condition keys"). docs/design/076-volume-keys.md.
 #pragma once
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "api/volume_key.h"
 #include "hyperpod/front.h"
@@ -19,6 +21,8 @@ struct FoundKey {
 };
 std::string key_arn(const Site& site, std::string_view name);
 std::string alias_arn(const Site& site, std::string_view alias);
+// All that there are, the site's own among them, with kServiceAlias, whether it has an object or not.
+Answer<std::vector<FoundKey>> all_keys(kube::KubeApi& api);
 // By id, ARN, alias or ARN of an alias. NotFoundException: none, of another account, or several of that alias. O(keys).
 Answer<FoundKey> find_key(kube::KubeApi& api, const Site& site, const std::string& asked);
 // By its name as volumes have it; nothing: no VolumeKey of that name, so no policy.

@@ -66,7 +66,7 @@ class Kms {
 
   Answer<Json> list_keys() {
     if (auto done = call_.allow("kms:ListKeys", "*"); !done) return std::unexpected(done.error());
-    const auto all = every_key();
+    const auto all = all_keys(api_);
     if (!all) return std::unexpected(all.error());
     std::map<std::string, Json> out;
     for (const FoundKey& one : *all) out.emplace(api::key_id(one.key.name), Json::object({{"KeyId", api::key_id(one.key.name)}, {"KeyArn", arn(one)}}));
@@ -159,7 +159,7 @@ class Kms {
     const std::string alias = text("AliasName");
     auto key = find_for_alias("kms:CreateAlias", alias, text("TargetKeyId"));
     if (!key) return std::unexpected(key.error());
-    const auto all = every_key();
+    const auto all = all_keys(api_);
     if (!all) return std::unexpected(all.error());
     for (const FoundKey& one : *all)
       if (has(one.key.aliases, alias)) return refuse("AlreadyExistsException", fmt::format("An alias with the name {} already exists", alias_arn(call_.site, alias)));
@@ -192,7 +192,7 @@ class Kms {
       if (!found) return std::unexpected(found.error());
       of = std::move(*found);
     }
-    const auto all = every_key();
+    const auto all = all_keys(api_);
     if (!all) return std::unexpected(all.error());
     std::map<std::string, Json> out;
     for (const FoundKey& one : *all)
@@ -292,20 +292,6 @@ class Kms {
     if (!key) return std::unexpected(key.error());
     if (auto done = allow_key(call_, action, *key); !done) return std::unexpected(done.error());
     return key;
-  }
-  Answer<std::vector<FoundKey>> every_key() {
-    const auto all = api_.list(api::kVolumeKeys, "");
-    if (!all) return failed(all.error());
-    std::vector<FoundKey> out;
-    bool service = false;
-    for (const Json& object : all->items) {
-      out.push_back({.key = api::read_volume_key(object), .object = object});
-      if (!out.back().service()) continue;
-      service = true;
-      out.back().key.aliases.push_back(kServiceAlias);
-    }
-    if (!service) out.push_back({.key = {.name = api::kServiceKey, .uid = {}, .description = {}, .deletion = {}, .policy = {}, .aliases = {kServiceAlias}}, .object = {}});
-    return out;
   }
   // As it is now, again where somebody else wrote it meanwhile.
   Answer<Json> change(const FoundKey& key, const std::function<Answer<void>(Json& spec, const api::VolumeKey& now)>& how) {
