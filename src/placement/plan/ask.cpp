@@ -27,8 +27,6 @@ void append_term(std::string& out, const NodeTerm& term) {
   out += '|';
 }
 
-constexpr const char* pool_label = "topology.fairlead.dev/pool";
-
 int refusal_of(const Pod& pod, const Node& node, Reasons& reasons, const std::map<std::string, std::int64_t>& pools) {
   static const Taint cordoned{.key = "node.kubernetes.io/unschedulable", .value = "", .effect = Effect::NoSchedule, .added = std::nullopt};
   if (node.unschedulable && !tolerates(pod, cordoned)) return reasons.number("node(s) were unschedulable");

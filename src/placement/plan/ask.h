@@ -44,6 +44,7 @@ struct Fixed {
   int most_disliked = 0;
 };
 std::string fixed_text(const Pod& pod);  // equal for pods with the same Fixed
+inline constexpr const char* pool_label = "topology.fairlead.dev/pool";  // of a node: which pool of volumes it reaches
 // pools: what they have left; a node whose pool has less than the pod will take is refused.
 Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const std::map<std::string, std::int64_t>& pools = {});
 

@@ -100,7 +100,7 @@ class Planner {
       if (claim.bound) continue;
       all_bound = false;
       plan_.claims.push_back({claim.key, node});
-      if (const auto pool = on.labels.find("topology.fairlead.dev/pool"); claim.wants_pool && claim.bytes > 0 && pool != on.labels.end())
+      if (const auto pool = on.labels.find(pool_label); claim.wants_pool && claim.bytes > 0 && pool != on.labels.end())
         if (const auto left = room_.find(pool->second); left != room_.end()) left->second -= claim.bytes, ++taken_;
     }
     return all_bound;
