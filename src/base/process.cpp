@@ -111,24 +111,6 @@ Exit exit_of(const siginfo_t& info) {
   return {.code = 128 + info.si_status, .signal = info.si_status};
 }
 
-// A write to a pipe whose reader is gone must not kill us, whatever the program did about SIGPIPE.
-ssize_t write_without_sigpipe(int fd, const char* data, std::size_t size) {
-  sigset_t pipe_only, before;
-  sigemptyset(&pipe_only);
-  sigaddset(&pipe_only, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
-  const ssize_t n = ::write(fd, data, size);
-  const int error = errno;
-  if (n < 0 && error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
-    const timespec now{};
-    while (::sigtimedwait(&pipe_only, nullptr, &now) < 0 && errno == EINTR) {
-    }
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
-  return n;
-}
-
 Result<std::pair<Fd, Fd>> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "make a pipe");
@@ -153,6 +135,23 @@ std::string last_lines(std::string_view text, std::size_t limit = 2000) {
 }
 
 }  // namespace
+
+ssize_t write_without_sigpipe(int fd, const char* data, std::size_t size) {
+  sigset_t pipe_only, before;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+  const ssize_t n = ::write(fd, data, size);
+  const int error = errno;
+  if (n < 0 && error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
+    const timespec now{};
+    while (::sigtimedwait(&pipe_only, nullptr, &now) < 0 && errno == EINTR) {
+    }
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return n;
+}
 
 Result<Child> Child::start(const Command& command) {
   if (command.argv.empty()) return fail(Code::Invalid, "start a program: no name");

@@ -60,6 +60,9 @@ struct Output {
   Exit exit;
   std::string out, err;  // each cut at `limit_bytes`
 };
+// As write(2); where nobody reads the pipe any more it gives EPIPE, whatever the program did about SIGPIPE.
+ssize_t write_without_sigpipe(int fd, const char* data, std::size_t size);
+
 // Runs to the end with captured output. Unavailable: not finished in `limit` (it is killed).
 // `input` goes to stdin. stdin_fd, stdout_fd, stderr_fd of the command are ignored.
 Result<Output> run(Command command, std::chrono::milliseconds limit, std::string_view input = {}, std::size_t limit_bytes = 8 << 20);

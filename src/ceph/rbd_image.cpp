@@ -6,9 +6,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <map>
+#include <set>
+#include <vector>
 
 #include "base/encoding.h"
 #include "base/fd.h"
@@ -26,6 +30,22 @@ std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes,
   if (found == notes.end()) return std::nullopt;
   const auto words = split(found->second, ' ');
   return words.size() == 3 ? std::optional(Engine{words[0], words[1], words[2]}) : std::nullopt;
+}
+
+struct Watcher {
+  std::string address;
+  std::uint64_t client, cookie;
+};
+Result<std::vector<Watcher>> watchers_of(rbd_image_t image) {
+  std::vector<rbd_image_watcher_t> room(64);
+  std::size_t count = room.size();
+  int error = 0;
+  while ((error = rbd_watchers_list(image, room.data(), &count)) == -ERANGE) room.resize(count = std::max(count, 2 * room.size()));
+  if (error < 0) return fail_ceph(error, "ask who watches an image");
+  std::vector<Watcher> out;
+  for (std::size_t i = 0; i < count; ++i) out.push_back({.address = room[i].addr, .client = static_cast<std::uint64_t>(room[i].id), .cookie = room[i].cookie});
+  rbd_watchers_list_cleanup(room.data(), count);
+  return out;
 }
 
 Result<void> break_lock(Cluster& cluster, const OpenImage& image, const Engine& dead) {
@@ -82,14 +102,35 @@ Result<std::optional<std::string>> OpenImage::owner() const {
   return out;
 }
 Result<bool> OpenImage::is_watched_by(const std::string& address) const {
-  rbd_image_watcher_t watchers[64];
-  std::size_t count = 64;
-  const int error = rbd_watchers_list(image_, watchers, &count);
-  if (error < 0) return fail_ceph(error, "ask who watches an image");
-  bool out = false;
-  for (std::size_t i = 0; i < count; ++i) out = out || address == watchers[i].addr;
-  rbd_watchers_list_cleanup(watchers, count);
-  return out;
+  const auto all = watchers_of(image_);
+  if (!all) return std::unexpected(all.error());
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return one.address == address; });
+}
+Result<bool> OpenImage::is_watched(const Cluster& cluster) const {
+  const auto all = watchers_of(image_);
+  if (!all) return std::unexpected(all.error());
+  if (all->empty()) return false;
+  char id[256];
+  if (const int error = rbd_get_id(image_, id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
+  // An empty one tells watchers that the image may have changed: they look.
+  char* reply = nullptr;
+  std::size_t size = 0;
+  const int error = rados_notify2(cluster.io(), fmt::format("rbd_header.{}", id).c_str(), "", 0, 3'000, &reply, &size);
+  if (error < 0 && error != -ETIMEDOUT) {
+    rados_buffer_free(reply);
+    return fail_ceph(error, "ask those who watch an image");
+  }
+  notify_ack_t* answered = nullptr;
+  notify_timeout_t* silent = nullptr;
+  std::size_t answers = 0, silences = 0;
+  const int decoded = rados_decode_notify_response(reply, size, &answered, &answers, &silent, &silences);
+  rados_buffer_free(reply);
+  if (decoded < 0) return fail_ceph(decoded, "read who watches an image");
+  std::set<std::pair<std::uint64_t, std::uint64_t>> known;
+  for (std::size_t i = 0; i < answers; ++i) known.emplace(answered[i].notifier_id, answered[i].cookie);
+  for (std::size_t i = 0; i < silences; ++i) known.emplace(silent[i].notifier_id, silent[i].cookie);
+  rados_free_notify_response(answered, answers, silent);
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return known.contains({one.client, one.cookie}); });
 }
 
 Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::string& pool_id, const std::string& host, const std::string& id) {

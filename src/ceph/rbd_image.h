@@ -36,6 +36,8 @@ class OpenImage {
   Result<std::optional<Mark>> mark() const;    // nothing: none that is ours
   Result<std::optional<std::string>> owner() const;  // of its exclusive lock: the address of who has it
   Result<bool> is_watched_by(const std::string& address) const;
+  // By somebody who lives, or may. An OSD of Ceph 16, and of others without the mending of tracker.ceph.com 58120, keeps the watch of a client that died while it was being set until it is started anew, and librbd removes no image that has one; it is told from others by a notification, of which the OSD reports who has answered, and who has not. Takes up to 3 s.
+  Result<bool> is_watched(const Cluster& cluster) const;
 
  private:
   explicit OpenImage(rbd_image_t image) : image_(image) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs no Ceph; the rest is tried by the pool's suite (volumes/volume_pool_test.cpp) on a real one.
+// What needs no Ceph; the rest is tried on a real one (store_test.cpp, and the pool's suite: volumes/volume_pool_test.cpp).
 #include "ceph/rbd_image.h"
 
 #include <gmock/gmock.h>

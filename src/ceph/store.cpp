@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <set>
+#include <optional>
 
 #include "base/encoding.h"
 #include "base/log.h"
@@ -16,6 +16,8 @@ namespace fairlead::ceph {
 namespace {
 
 constexpr const char* key = "fairlead.volume";
+constexpr const char* part_key = "fairlead.part";  // the id that a half made image is to have
+constexpr std::string_view left = "fairlead.left.";   // images that are deleted, but for a watch that nobody has; no id of a volume
 constexpr const char* journal_object = "fairlead.journal";
 constexpr std::uint64_t features = RBD_FEATURE_LAYERING | RBD_FEATURE_EXCLUSIVE_LOCK | RBD_FEATURE_OBJECT_MAP | RBD_FEATURE_FAST_DIFF | RBD_FEATURE_DEEP_FLATTEN;
 constexpr int deepest = 8;  // copies of copies: each is one more place where a read may have to look
@@ -66,13 +68,42 @@ Result<std::vector<Snap>> snaps_of(const OpenImage& image) {
   return out;
 }
 
-bool is_copy(const OpenImage& image) {
+// The snapshot that an image is a copy of, by its name; nothing: it is none.
+std::optional<std::string> copied_from(const OpenImage& image) {
   rbd_linked_image_spec_t parent{};
   rbd_snap_spec_t snap{};
-  if (rbd_get_parent(image.get(), &parent, &snap) < 0) return false;
+  if (rbd_get_parent(image.get(), &parent, &snap) < 0) return std::nullopt;
+  std::string out = snap.name;
   rbd_linked_image_spec_cleanup(&parent);
   rbd_snap_spec_cleanup(&snap);
-  return true;
+  return out;
+}
+bool is_copy(const OpenImage& image) { return copied_from(image).has_value(); }
+
+Result<bool> is_empty(const OpenImage& image, std::int64_t size) {
+  bool any = false;
+  const auto found = [](std::uint64_t, std::size_t, int, void* seen) {
+    *static_cast<bool*>(seen) = true;
+    return -EEXIST;  // one is enough
+  };
+  const int error = rbd_diff_iterate2(image.get(), nullptr, 0, static_cast<std::uint64_t>(size), 0, 1, found, &any);
+  if (error < 0 && !any) return fail_ceph(error, "look whether an image is empty");
+  return !any;
+}
+Result<void> set(const OpenImage& image, const char* what, const std::string& value) {
+  const int error = rbd_metadata_set(image.get(), what, value.c_str());
+  return error < 0 ? Result<void>(fail_ceph(error, "mark the image " + value)) : Result<void>();
+}
+
+// Whether what is noted to be made under this name is this image: it has our mark of that; or a death came before the mark, and then it is a copy of the snapshot that was taken for it, or nothing has ever been written to it. Whatever else there is somebody has made in that moment.
+Result<bool> is_part(const OpenImage& image, const std::string& id, std::int64_t size, bool marked) {
+  char text[128] = {};
+  std::size_t room = sizeof text;
+  const int error = rbd_metadata_get(image.get(), part_key, text, &room);
+  if (error < 0 && error != -ENOENT && error != -ERANGE) return fail_ceph(error, "read the mark of an image");
+  if (error >= 0 && std::string_view(text, ::strnlen(text, sizeof text)) == id) return true;
+  if (const auto source = copied_from(image)) return *source == snap_of(id);
+  return marked ? Result<bool>(false) : is_empty(image, size);
 }
 
 }  // namespace
@@ -106,19 +137,20 @@ Result<Image> Store::look(const std::string& id) {
   out.size = *size;
   timespec born{};
   if (rbd_get_create_timestamp(image->get(), &born) >= 0) out.born = born.tv_sec * 1'000'000'000LL + born.tv_nsec;
+  out.kind = Image::Kind::Foreign;
   if (*mark && (*mark)->id == id) {
     out.kind = (*mark)->snapshot ? Image::Kind::Snapshot : Image::Kind::Volume;
     out.luks = (*mark)->luks;
-  } else if (part != notes->end()) {
-    out.kind = Image::Kind::Part;  // a copy has its source's mark until it is published
-    out.luks = part->second.starts_with("luks ");
-  } else {
-    out.kind = Image::Kind::Foreign;
+  } else if (part != notes->end()) {  // a copy has its source's mark until it is published
+    const auto ours = is_part(*image, id, out.size, mark->has_value());
+    if (!ours) return std::unexpected(ours.error());
+    if (*ours) out.kind = Image::Kind::Part;
+    out.luks = *ours && part->second.starts_with("luks ");
   }
   return out;
 }
 
-Result<std::vector<std::string>> Store::ids() {
+Result<std::set<std::string>> Store::images() {
   std::vector<rbd_image_spec_t> room(64);
   std::size_t count = room.size();
   int error = 0;
@@ -127,11 +159,18 @@ Result<std::vector<std::string>> Store::ids() {
   std::set<std::string> out;
   for (std::size_t i = 0; i < count; ++i) out.insert(room[i].name);
   rbd_image_spec_list_cleanup(room.data(), count);
+  return out;
+}
+
+Result<std::vector<std::string>> Store::ids() {
+  auto out = images();
+  if (!out) return std::unexpected(std::move(out.error()));
+  std::erase_if(*out, [](const std::string& name) { return name.starts_with(left); });
   const auto notes = cluster_->notes();
   if (!notes) return std::unexpected(notes.error());
   for (const auto& [name, value] : *notes)
-    if (name.starts_with("making.")) out.insert(name.substr(7));
-  return std::vector<std::string>(out.begin(), out.end());
+    if (name.starts_with("making.")) out->insert(name.substr(7));
+  return std::vector<std::string>(out->begin(), out->end());
 }
 
 Result<void> Store::make(const std::string& id, std::int64_t size, const std::string& header) {
@@ -146,7 +185,8 @@ Result<void> Store::make(const std::string& id, std::int64_t size, const std::st
     if (error == -EEXIST) (void)cluster_->forget(making(id), host_);
     return fail_ceph(error, "make the image " + id);
   }
-  return {};
+  const auto image = OpenImage::open(*cluster_, id, false);
+  return image ? set(*image, part_key, id) : std::unexpected(image.error());
 }
 
 Result<void> Store::copy(const std::string& id, const std::string& source, std::int64_t size, const Alive& alive) {
@@ -178,11 +218,11 @@ Result<void> Store::copy(const std::string& id, const std::string& source, std::
     rbd_image_options_set_uint64(options.get(), RBD_IMAGE_OPTION_CLONE_FORMAT, 2);
     if (const int error = rbd_clone3(cluster_->io(), source.c_str(), snap_of(id).c_str(), cluster_->io(), id.c_str(), options.get()); error < 0) return fail_ceph(error, "copy the image " + source);
   }
-  // Deleted it stays for what was made of it, and goes with the last of that; nothing by its name is left.
-  if (const int error = rbd_snap_remove(from->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
-  if (size == *had && !flat) return {};
   const auto image = OpenImage::open(*cluster_, id, false);
   if (!image) return std::unexpected(image.error());
+  if (auto done = set(*image, part_key, id); !done) return done;
+  // Deleted it stays for what was made of it, and goes with the last of that; nothing by its name is left, so the copy has its mark before.
+  if (const int error = rbd_snap_remove(from->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
   if (size > *had)
     if (const int error = rbd_resize(image->get(), static_cast<std::uint64_t>(size)); error < 0) return fail_ceph(error, "make the image " + id + " larger");
   if (flat)
@@ -201,14 +241,41 @@ Result<void> Store::publish(const std::string& id, bool snapshot) {
   const auto image = OpenImage::open(*cluster_, id, false);
   if (!image) return std::unexpected(image.error());
   const Mark mark{.id = id, .snapshot = snapshot, .luks = words[0] == "luks", .depth = depth};
-  if (const int error = rbd_metadata_set(image->get(), key, print(mark).c_str()); error < 0) return fail_ceph(error, "mark the image " + id);
-  return cluster_->forget(making(id), host_);
+  if (auto done = set(*image, key, print(mark)); !done) return done;
+  if (auto done = cluster_->forget(making(id), host_); !done) return done;
+  (void)rbd_metadata_remove(image->get(), part_key);  // without the note it says nothing
+  return {};
 }
 
 Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
   const int error = rbd_remove_with_progress(cluster_->io(), name.c_str(), tell, of(alive));
-  if (error == -EBUSY) return fail(Code::Unavailable, fmt::format("the image {} is watched by somebody still (rbd status): an engine that has just died is for half a minute", name));
-  return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
+  if (error != -EBUSY) return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
+  {
+    const auto image = OpenImage::open(*cluster_, name, true);
+    if (!image) return image.error().code == Code::NotFound ? Result<void>() : std::unexpected(image.error());
+    const auto watched = image->is_watched(*cluster_);
+    if (!watched) return std::unexpected(watched.error());
+    if (*watched) return fail(Code::Unavailable, fmt::format("the image {} is watched by somebody still (rbd status): an engine that has just died is for half a minute", name));
+  }
+  return put_aside(name);
+}
+
+// Under a name that is no volume's, until its OSD has forgotten the watch. Of a rename that a death has ended Ceph keeps both names' objects, and its directory has one: that one is the image's.
+Result<void> Store::put_aside(const std::string& name) {
+  char id[256];
+  {
+    const auto image = OpenImage::open(*cluster_, name, true);
+    if (!image) return std::unexpected(image.error());
+    if (const int error = rbd_get_id(image->get(), id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
+  }
+  const std::string aside = std::string(left) + id;
+  const auto listed = images();
+  if (!listed) return std::unexpected(listed.error());
+  if (listed->contains(aside)) return cluster_->remove("rbd_id." + name);
+  if (auto done = cluster_->remove("rbd_id." + aside); !done) return done;
+  if (const int error = rbd_rename(cluster_->io(), name.c_str(), aside.c_str()); error < 0) return fail_ceph(error, "put the image " + name + " aside");
+  log_warn("a deleted image is kept for a watch that nobody has: it goes once its OSD was started anew", {{"image", name}, {"as", aside}});
+  return {};
 }
 
 Result<void> Store::drop(const std::string& id, const Alive& alive) {
@@ -217,6 +284,11 @@ Result<void> Store::drop(const std::string& id, const Alive& alive) {
   if (seen->kind == Image::Kind::Foreign) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
   if (seen->kind == Image::Kind::Volume || seen->kind == Image::Kind::Snapshot) return cluster_->forget(making(id), host_);  // it was published
   if (auto done = remove_image(id, alive); !done) return done;
+  // The first thing that Ceph makes of an image, by which no other has the name; it does not remove it if that was all.
+  const auto listed = images();
+  if (!listed) return std::unexpected(listed.error());
+  if (!listed->contains(id))
+    if (auto done = cluster_->remove("rbd_id." + id); !done) return done;
   if (auto done = cluster_->remove(header_of(id)); !done) return done;
   const auto notes = cluster_->notes();
   if (!notes) return std::unexpected(notes.error());
@@ -235,6 +307,9 @@ Result<void> Store::drop(const std::string& id, const Alive& alive) {
 
 // Ceph names what it deletes first, and goes on with it after a death when it is asked to. What is kept for copies is refused by it.
 void Store::sweep() {
+  if (const auto all = images())
+    for (const std::string& name : *all)
+      if (name.starts_with(left) && rbd_remove(cluster_->io(), name.c_str()) >= 0) log_info("an image that was kept for a watch is deleted", {{"image", name}});
   std::vector<rbd_trash_image_info_t> room(64);
   std::size_t count = room.size();
   int error = 0;
@@ -244,7 +319,7 @@ void Store::sweep() {
   for (std::size_t i = 0; i < count; ++i)
     if (room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING || room[i].source == RBD_TRASH_IMAGE_SOURCE_USER_PARENT) gone += rbd_trash_remove(cluster_->io(), room[i].id, room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING) >= 0 ? 1 : 0;
   rbd_trash_list_cleanup(room.data(), count);
-  log_info("the trash of the Ceph pool was gone through", {{"there", std::to_string(count)}, {"deleted", std::to_string(gone)}});
+  if (gone > 0) log_info("the trash of the Ceph pool was gone through", {{"there", std::to_string(count)}, {"deleted", std::to_string(gone)}});
 }
 
 Result<void> Store::remove(const std::string& id, const Alive& alive) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fairlead-volumes does in a Ceph pool: its volumes and snapshots are images of one namespace, a journal and headers of encrypted volumes are objects beside them (docs/design/074-distributed-volumes.md).
 //   image ID                  of a volume, a snapshot, or one that is half made (ceph/rbd_image.h: its mark)
+//   image fairlead.left.X     of what is deleted, and is watched by nobody (OpenImage::is_watched)
 //   fairlead.pool             the pool's id, its lock and its notes (ceph/cluster.h)
 //   fairlead.journal, fairlead.luks.ID
 // Thread-safe; of one id by one at a time. Each step is durable when it returns, and harmless when it is taken again. It waits as long as the cluster does not answer.
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,7 @@ class Store {
   Result<void> publish(const std::string& id, bool snapshot);
   Result<void> remove(const std::string& id, const Alive& alive);
   Result<void> grow(const std::string& id, std::int64_t size, const Alive& alive);
-  void sweep();                         // deletes what a death has kept from being deleted; may take long
+  void sweep();                         // deletes what a death has kept from being deleted; may take long. Now and then, as an OSD that has kept it may be another by then
   Result<std::string> header(const std::string& id);               // NotFound: there is none
   Result<void> set_header(const std::string& id, const std::string& header);
   Result<std::string> journal();
@@ -55,6 +57,8 @@ class Store {
  private:
   Store(std::unique_ptr<Cluster> cluster, std::string host, std::string id) : cluster_(std::move(cluster)), host_(std::move(host)), id_(std::move(id)) {}
   Result<void> remove_image(const std::string& name, const Alive& alive);
+  Result<void> put_aside(const std::string& name);
+  Result<std::set<std::string>> images();
   const std::unique_ptr<Cluster> cluster_;
   const std::string host_, id_;
 };

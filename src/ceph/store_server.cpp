@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -107,7 +108,9 @@ int serve_store(const Claim& claim, int in, int to) {
   auto store = Store::open(claim);
   out.tell(blocks::print_answer(0, store ? Result<Words>(Words{(*store)->id()}) : std::unexpected(store.error())));
   if (!store) return 1;
-  std::thread([&store = **store] { store.sweep(); }).detach();
+  std::thread([&store = **store] {
+    for (;; std::this_thread::sleep_for(std::chrono::minutes(10))) store.sweep();
+  }).detach();
   std::string rest;
   std::string piece(64 << 10, '\0');
   for (;;) {

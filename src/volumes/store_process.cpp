@@ -103,7 +103,7 @@ class StoreProcess::Session {
   bool send(std::string_view line, std::chrono::milliseconds limit) {
     const std::lock_guard lock(writing_);
     while (!line.empty()) {
-      const ssize_t put = ::write(to_.get(), line.data(), line.size());
+      const ssize_t put = write_without_sigpipe(to_.get(), line.data(), line.size());
       if (put > 0) {
         line.remove_prefix(static_cast<std::size_t>(put));
         continue;

@@ -56,6 +56,14 @@ TEST_F(StoreProcessTest, OneThatDiesOrIsSilentIsFollowedByAnother) {
   EXPECT_EQ((*store)->ask({"hang"}).value(), (Words{"3"}));
 }
 
+// Nothing but an answer comes of it, though the signal of a pipe without a reader ends programs.
+TEST_F(StoreProcessTest, OneThatHearsNothingIsFollowedByAnother) {
+  const auto store = StoreProcess::start(place("[ $starts -gt 1 ] || exec 0<&-\n" + std::string(ready) + "[ $starts -gt 1 ] || exec sleep 100\nread -r n rest; echo $n ok heard; read -r n\n"));
+  ASSERT_TRUE(store) << store.error().message;
+  EXPECT_EQ((*store)->ask({"look"}).error().code, Code::Unavailable);
+  EXPECT_EQ((*store)->ask({"look"}).value(), (Words{"heard"}));
+}
+
 TEST_F(StoreProcessTest, AnotherPoolUnderTheSameNameIsNone) {
   const auto store = StoreProcess::start(place("echo 0 ok $starts\nread -r n rest\n"));
   ASSERT_TRUE(store) << store.error().message;

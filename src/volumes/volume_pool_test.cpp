@@ -43,8 +43,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using kube::Json;
+using testing::AnyOf;
+using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 constexpr std::int64_t mib = 1 << 20;
 
@@ -127,8 +130,26 @@ class Pools : public testing::TestWithParam<Kind> {
       EXPECT_TRUE(gone) << id << ": " << gone.error().message;
     }
     EXPECT_THAT(*pool->ids(), IsEmpty());
-    const auto trash = ceph_tool({"rbd", "trash", "ls", "--all", "--pool", "volumes", "--namespace", ceph_.space});
-    EXPECT_EQ(trash.value_or("?"), "") << "what was kept for copies goes with the last of them";
+    // What was kept for copies goes with the last of them, or when a store begins: one that goes through it while the last copy is removed has it in its hands. Where an OSD keeps the watch of a store that was killed, an image is kept for that (ceph/store_test.cpp).
+    std::string left = "?";
+    for (int tries = 0; tries < 15 && !left.empty(); ++tries) {
+      if (tries > 0) {
+        const auto next = StoreProcess::start(ceph_);
+        ASSERT_TRUE(next) << next.error().message;
+        std::this_thread::sleep_for(1s);
+      }
+      const auto images = ceph_tool({"rbd", "ls", "--pool", "volumes", "--namespace", ceph_.space});
+      const auto trash = ceph_tool({"rbd", "trash", "ls", "--all", "--pool", "volumes", "--namespace", ceph_.space});
+      ASSERT_TRUE(images && trash);
+      EXPECT_THAT(split(*images, '\n'), Each(AnyOf(IsEmpty(), StartsWith("fairlead.left."))));
+      left = "";
+      for (const std::string& line : images->empty() ? split(*trash, '\n') : std::vector<std::string>()) {
+        if (line.empty()) continue;
+        const auto status = ceph_tool({"rbd", "status", "--pool", "volumes", "--namespace", ceph_.space, "--image-id", split(line, ' ').front()});
+        if (status && status->find("watcher=") == status->npos) left += line + "\n";
+      }
+    }
+    EXPECT_EQ(left, "");
   }
   Result<std::string> ceph_tool(std::vector<std::string> argv) {
     argv.insert(argv.begin() + 1, {"--conf", ceph_.conf, "--id", ceph_.user});

@@ -230,6 +230,8 @@ class Volume:
         request = {"name": name, "capacity_range": {"required_bytes": str(size)}, "volume_capabilities": [self.kind]}
         if source:
             request["volume_content_source"] = source
+        if options.ceph:
+            parameters = {"class": "distributed"} | (parameters or {})
         if parameters:
             request["parameters"] = parameters
         self.id = does("CreateVolume", request)["volume"]["volume_id"]
@@ -285,6 +287,15 @@ class Volume:
 
     def file(self):
         return f"{pool}/{self.id}.volume"
+
+    def says(self, argv):
+        """What a program says of it, which nobody has."""
+        if not options.ceph:
+            return run(argv + [self.file()], fails=True)
+        self.attach()
+        done = run(argv + [self.device], fails=True)
+        self.detach()
+        return done
 
     def snapshot(self, name):
         return does("CreateSnapshot", {"name": name, "source_volume_id": self.id})["snapshot"]["snapshot_id"]
@@ -388,24 +399,55 @@ def loops():
 
 
 def pool_id():
+    if options.ceph:
+        return the_pool().get("id", "?")
     return get(f"{pool}/pool.id").decode().strip()
 
 
-def engines():
-    """Processes that serve a volume of our pool: {ID: pid}."""
-    out = {}
+def processes(program, has):
+    """Those of that name with these words among their arguments: [(pid, arguments)]."""
+    out = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = get(f"/proc/{pid}/cmdline").decode().split("\0")
         except OSError:
             continue
-        if words[0].endswith("fairlead-disk") and f"{pool}/" in " ".join(words):
-            out[os.path.basename(words[words.index("--file") + 1]).removesuffix(".volume")] = int(pid)
+        if words[0].endswith(program) and has in " ".join(words):
+            out.append((int(pid), words))
+    return out
+
+
+def engines():
+    """Processes that serve a volume of our pool: {ID: pid}."""
+    if options.ceph:
+        return {words[words.index("--image") + 1]: pid for pid, words in processes("fairlead-rbd", f"--pool-id {pool_id()}") if words[1] == "serve"}
+    return {os.path.basename(words[words.index("--file") + 1]).removesuffix(".volume"): pid for pid, words in processes("fairlead-disk", f"{pool}/")}
+
+
+def store():
+    """The process by which the daemon reaches Ceph; 0: there is none."""
+    return next((pid for pid, words in processes("fairlead-rbd", " store ") if options.ceph + "/" in " ".join(words)), 0)
+
+
+def rbd(*words):
+    return run(["rbd", "--conf", options.ceph + "/ceph.conf", "--id", "fairlead", "--pool", "volumes", "--namespace", "fairlead", *words]).stdout
+
+
+def pool_sizes():
+    """What lies in the pool: {ID.volume or ID.snapshot: bytes}."""
+    if not options.ceph:
+        return {name: os.path.getsize(f"{pool}/{name}") for name in os.listdir(pool) if name != "pool.id" and not name.startswith("journal")}
+    # An image that an OSD of Ceph 16 keeps for a client that has died is none of them (ceph/rbd_image.h).
+    there = [one["image"] for one in json.loads(rbd("ls", "-l", "--format", "json")) if "snapshot" not in one and not one["image"].startswith("fairlead.left.")]
+    out = {}
+    for name in there:
+        mark = rbd("image-meta", "get", name, "fairlead.volume").split()
+        out[f"{name}.{mark[1]}"] = json.loads(rbd("info", name, "--format", "json"))["size"]
     return out
 
 
 def pool_files():
-    return sorted(name for name in os.listdir(pool) if name != "pool.id" and not name.startswith("journal"))
+    return sorted(pool_sizes())
 
 
 def mounted():
@@ -521,7 +563,7 @@ def content():
         for one in [source] + copied:
             one.down()
         fsck = ["xfs_repair", "-n"] if fs == "xfs" else ["e2fsck", "-fn"]
-        done = run(fsck + [source.file()], fails=True)
+        done = source.says(fsck)
         check(f"{fs}: the file system is without a fault afterwards", 0, (done.returncode, done.stdout[-300:]), lambda got: got[0] == 0)
         for one in [source] + copied:
             one.delete()
@@ -630,7 +672,7 @@ def growth():
         check(f"{fs}: nor has it", [3 * GiB + 32 * MiB], loops().get(volume.id))
         refuses(f"{fs}: NodeExpandVolume to more than the device has", RANGE, "NodeExpandVolume", {**request, "capacity_range": {"required_bytes": str(9 * GiB)}})
         volume.down()
-        done = run(["xfs_repair", "-n", volume.file()] if fs == "xfs" else ["e2fsck", "-fn", volume.file()], fails=True)
+        done = volume.says(["xfs_repair", "-n"] if fs == "xfs" else ["e2fsck", "-fn"])
         check(f"{fs}: the file system is without a fault afterwards", 0, (done.returncode, done.stdout[-300:]), lambda got: got[0] == 0)
         snapshot = volume.snapshot(f"{fs}-grown")
         larger = Volume(f"{fs}-larger", 5 * GiB, mount(fs), of_snapshot(snapshot)).up()
@@ -641,7 +683,7 @@ def growth():
         volume.delete()
     detached = Volume("grows-alone")
     does("ControllerExpandVolume", detached.asks(capacity_range={"required_bytes": str(2 * GiB)}))
-    check("a volume that nobody has grows, too", 2 * GiB, os.path.getsize(detached.file()))
+    check("a volume that nobody has grows, too", 2 * GiB, pool_sizes().get(f"{detached.id}.volume"))
     detached.delete()
     raw = Volume("grows-raw", kind=block()).up()
     answer = does("ControllerExpandVolume", raw.asks(capacity_range={"required_bytes": str(2 * GiB)}, volume_capability=raw.kind))
@@ -1229,9 +1271,9 @@ class Lives:
                 request["volume_content_source"] = source
             # A copy is as encrypted as what it is of.
             of_encrypted = has.get("encrypted", False)
-            managed = of_encrypted or self.rng.random() < 0.5
+            managed = bool(options.ceph) or of_encrypted or self.rng.random() < 0.5
             if managed:
-                request["parameters"] = {"class": "local-managed", "encrypted": "true" if of_encrypted or (source is None and self.rng.random() < 0.5) else "false"}
+                request["parameters"] = {"class": "distributed" if options.ceph else "local-managed", "encrypted": "true" if of_encrypted or (source is None and self.rng.random() < 0.5) else "false"}
             body = self.does("CreateVolume", request)
             if int(body["volume"]["capacity_bytes"]) != size:
                 raise Failed(f"{name} has {body['volume']['capacity_bytes']} bytes, and not {size}")
@@ -1329,7 +1371,7 @@ class Lives:
         differ("attachments", {name: one["node"] for name, one in self.volumes.items() if one["node"]}, {one["spec"]["volume"]: one["spec"]["node"] for one in objects("attachments")})
         differ("files", sorted([f"{name}.volume" for name in self.volumes] + [f"{name}.snapshot" for name in self.snapshots]), pool_files())
         header = lambda one: MiB if one["encrypted"] else 0
-        differ("sizes of files", {f"{name}.volume": one["size"] + header(one) for name, one in self.volumes.items()} | {f"{name}.snapshot": one["size"] + header(one) for name, one in self.snapshots.items()}, {name: os.path.getsize(f"{pool}/{name}") for name in pool_files()})
+        differ("sizes of files", {f"{name}.volume": one["size"] + header(one) for name, one in self.volumes.items()} | {f"{name}.snapshot": one["size"] + header(one) for name, one in self.snapshots.items()}, pool_sizes())
         differ("devices", {name: [one["size"]] for name, one in self.volumes.items() if one["node"]}, loops())
         differ("engines", sorted(name for name, one in self.volumes.items() if one["node"] and one["managed"]), sorted(engines()))
         differ("limits", {name: one["iops"] for name, one in self.volumes.items()}, {one["metadata"]["name"]: one["status"].get("iops") for one in objects("volumes")})
@@ -1346,14 +1388,17 @@ def kills():
     lives, rng = Lives(options.seed), random.Random(options.seed + 1)
     thread = threading.Thread(target=lives.go)
     thread.start()
-    killed = {"volumes": 0, "driver": 0, "engine": 0}
+    killed = {"volumes": 0, "driver": 0, "engine": 0, "store": 0}
     try:
         while sum(killed.values()) < options.kills and not lives.error:
             # Mostly in the middle of a call: it begins after some 12 ms, and lasts some 10 more.
             lives.begun.clear()
             lives.begun.wait(1)
             time.sleep(rng.choice((rng.uniform(0.012, 0.03), rng.uniform(0.012, 0.03), rng.uniform(0, 0.1))))
-            which = rng.choice(("volumes", "driver", "driver", "both", "engine"))
+            which = rng.choice(("volumes", "driver", "driver", "both", "engine") + (("store", "store") if options.ceph else ()))
+            if which == "store" and (pid := store()):
+                os.kill(pid, signal.SIGKILL)
+                killed["store"] += 1
             if which == "engine" and (there := engines()):
                 name = rng.choice(sorted(there))
                 lives.ended[name] = lives.ended.get(name, 0) + 1
@@ -1507,9 +1552,10 @@ def main():
     for name in ("staging", "pods"):
         os.makedirs(f"{options.work}/{name}", exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    volumes = Program("volumes", [options.bin + "/fairlead-volumes", "run", "--folder", pool, "--image", pool + ".img", "--size", "200Gi", "--sparse", "--name", "here", "--nodes", "!nosuch", "--metrics", "off", "--kubeconfig", options.kubeconfig], "serving a pool")
+    there = ["--ceph-pool", "volumes", "--ceph-conf", options.ceph + "/ceph.conf", "--size", "200Gi"] if options.ceph else ["--image", pool + ".img", "--size", "200Gi", "--sparse"]
+    volumes = Program("volumes", [options.bin + "/fairlead-volumes", "run", "--folder", pool, *there, "--name", "here", "--nodes", "!nosuch", "--metrics", "off", "--kubeconfig", options.kubeconfig], "serving a pool")
     driver = Program("driver", [options.bin + "/fairlead-csi", "serve", "--endpoint", endpoint, "--controller", "--node", "here", "--pool", "here", "--kubeconfig", options.kubeconfig], "serving CSI")
-    wanted = options.parts.split(",") if options.parts else list(PARTS)
+    wanted = options.parts.split(",") if options.parts else ["content", "second_node", "many_readers", "growth", "raw_block", "kills"] if options.ceph else list(PARTS)
     times = {}
     try:
         report.part = "set up"
@@ -1542,6 +1588,7 @@ def main():
 parser = argparse.ArgumentParser()
 parser.add_argument("--bin"), parser.add_argument("--work"), parser.add_argument("--kubeconfig"), parser.add_argument("--parts", default="")
 parser.add_argument("--seed", type=int, default=1), parser.add_argument("--kills", type=int, default=40)
+parser.add_argument("--ceph", default="", help="the folder of a Ceph (tests/ceph_lib.sh): the pool is in that, and PARTS are those that know it")
 parser.add_argument("--write"), parser.add_argument("--told")
 options = parser.parse_args()
 if options.write:

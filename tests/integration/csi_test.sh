@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CSI driver over a real pool: csi-sanity on the embedded engine and, with FAIRLEAD_KUBERNETES, on a real kube-apiserver; then csi_suite.py: what is in the volumes, what is refused, and what is left
 # when programs die. In a mount namespace of its own: no mount is left, whatever happens. Loop devices and pools are taken away at the end.
-#   csi_test.sh BUILD_DIR [PART...]     as root; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_FULL: 520 kills instead of 40. FAIRLEAD_SEED: of what is random
+#   csi_test.sh BUILD_DIR [--ceph] [PART...]     as root; --ceph: on a pool in a Ceph that is started for it, on the embedded engine alone; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_FULL: 520 kills instead of 40. FAIRLEAD_SEED: of what is random
 set -euo pipefail
-build=$(realpath "${1:?usage: csi_test.sh BUILD_DIR [PART...]}")
+build=$(realpath "${1:?usage: csi_test.sh BUILD_DIR [--ceph] [PART...]}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$top/tests/peers
+# shellcheck source=tests/ceph_lib.sh
+. "$top/tests/ceph_lib.sh"
+with_ceph=''
+[ "${2:-}" != --ceph ] || with_ceph=yes
 if [ -z "${FAIRLEAD_CSI_INSIDE:-}" ]; then
   skip() { echo "skipped: $*"; exit 77; }
   [ "$(id -u)" = 0 ] || skip 'it mounts and makes loop devices: needs root'
@@ -16,10 +20,18 @@ if [ -z "${FAIRLEAD_CSI_INSIDE:-}" ]; then
   for program in python3 blkid losetup blockdev setpriv mkfs.ext4 e2fsck dumpe2fs resize2fs debugfs mkfs.xfs xfs_growfs xfs_repair mkswap; do
     command -v "$program" > /dev/null || skip "there is no $program here"
   done
+  if [ -n "$with_ceph" ]; then
+    [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev was not there'
+    missing=$(ceph_missing)
+    [ -z "$missing" ] || skip "there is no $missing here (tools/packages-test.txt)"
+    [ -e /dev/fuse ] || skip 'there is no /dev/fuse here'
+    [ "$(df --output=avail -B1M /var/tmp | tail -n 1)" -gt 12000 ] || skip 'needs 12 GiB free in /var/tmp'
+  fi
   FAIRLEAD_CSI_INSIDE=1 exec unshare --mount --propagation private bash "$0" "$@"
 fi
 unset FAIRLEAD_CSI_INSIDE
 shift
+[ -z "$with_ceph" ] || shift
 parts=" $* "
 export NO_COLOR=1
 
@@ -61,7 +73,32 @@ put_away() {
   done
   return "$status"
 }
+# Engines and devices of the pool in Ceph, which has no folder.
+put_ceph_away() {
+  local status=0 place device pid pool_id
+  pool_id=$(rados --conf "$work/ceph/ceph.conf" --id fairlead -p volumes -N fairlead get fairlead.pool - 2> /dev/null) || return 0
+  for place in $(our_mounts); do umount "$place" || umount --lazy "$place" || status=1; done
+  for device in $(grep -l "\.$pool_id\.disk" /sys/block/loop*/loop/backing_file 2> /dev/null | cut -d/ -f4); do
+    echo "/dev/$device was left: $(< "/sys/block/$device/loop/backing_file")" >&2
+    losetup --detach "/dev/$device" || true
+    status=1
+  done
+  for pid in $(pgrep -f -- "fairlead-rbd serve .*--pool-id $pool_id" || true); do
+    echo "an engine was left: $(tr '\0' ' ' < "/proc/$pid/cmdline")" >&2
+    kill -9 "$pid" || true
+    status=1
+  done
+  for place in $(awk -v below="/run/fairlead-volumes/${pool_id:0:8}/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo); do umount --lazy "$place" || true; done
+  rm -rf "/run/fairlead-volumes/${pool_id:0:8}"
+  return "$status"
+}
 after_end() {
+  if [ -n "$with_ceph" ]; then
+    local status=0
+    put_ceph_away || status=1
+    ceph_stop
+    return "$status"
+  fi
   [ ! -e "$work/kubernetes/peer" ] || "$peers/cluster.sh" down "$work/kubernetes/peer" > /dev/null 2>&1 || true
   put_away
 }
@@ -80,7 +117,7 @@ sanity() { # ENGINE NAME OPTION...
   shift 2
   log=$work/sanity-$engine-$name.out
   "$programs/csi-sanity" --csi.endpoint="unix://$work/$engine/csi.sock" --csi.mountdir="$work/$engine/mount" --csi.stagingdir="$work/$engine/staging" --csi.testvolumesize=2147483648 \
-    --csi.testvolumeexpandsize=3221225472 --csi.testvolumemutableparameters="$work/mutable.yaml" --ginkgo.no-color --ginkgo.seed="${FAIRLEAD_SEED:-1}" "$@" > "$log" 2>&1 || status=$?
+    --csi.testvolumeexpandsize=3221225472 --csi.testvolumemutableparameters="$work/mutable.yaml" --csi.testvolumeparameters="$work/parameters.yaml" --ginkgo.no-color --ginkgo.seed="${FAIRLEAD_SEED:-1}" "$@" > "$log" 2>&1 || status=$?
   closing=$(grep -E '^(SUCCESS|FAIL)! ' "$log" | tail -n 1)
   passed=$(sed -nE 's/.* ([0-9]+) Passed .*/\1/p' <<< "$closing")
   if [ "$status" != 0 ] || [[ $closing != SUCCESS!* ]]; then
@@ -97,7 +134,9 @@ sanity() { # ENGINE NAME OPTION...
 sanity_on() { # ENGINE KUBECONFIG
   local engine=$1 kubeconfig=$2
   mkdir -p "$work/$engine"
-  start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/$engine/pool" --image "$work/$engine/pool.img" --size 200Gi --sparse --name here --metrics off --kubeconfig "$kubeconfig"
+  local there=(--image "$work/$engine/pool.img" --size 200Gi --sparse)
+  [ -z "$with_ceph" ] || there=(--ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --size 200Gi)
+  start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/$engine/pool" "${there[@]}" --name here --metrics off --kubeconfig "$kubeconfig"
   volumes=$last
   wait_until 30 'the pool is served' grep -q 'serving a pool' "$work/volumes.log"
   start_driver "$work/$engine" "$kubeconfig"
@@ -121,9 +160,14 @@ site() {
   "$build/bin/fairlead" apply -f - --kubeconfig "$admin" <<< "$nodes" > "$work/out" 2>&1 || fail 'the nodes cannot be made'
 }
 
+if [ -n "$with_ceph" ]; then
+  ceph_start "$work/ceph" 60G || fail 'Ceph does not start'
+  say 'a Ceph with cephx'
+fi
 site
 if is_wanted sanity; then
   printf 'tagSpecification_1: owner=me\n' > "$work/mutable.yaml"
+  printf 'class: %s\n' "$([ -n "$with_ceph" ] && echo distributed || echo local-fast)" > "$work/parameters.yaml"
   status=0
   "$peers/csi.sh" csi-sanity > "$work/out" 2>&1 || status=$?
   programs=$("$peers/csi.sh" --print)
@@ -134,7 +178,9 @@ if is_wanted sanity; then
   else
     sanity_on embedded "$admin"
     kubernetes=$("$peers/build.sh" --print)
-    if [ -z "${FAIRLEAD_KUBERNETES:-}" ]; then
+    if [ -n "$with_ceph" ]; then
+      :  # the driver sees no difference
+    elif [ -z "${FAIRLEAD_KUBERNETES:-}" ]; then
       echo 'skipped: csi-sanity on a real kube-apiserver (FAIRLEAD_KUBERNETES=1)'
     elif [ ! -x "$kubernetes/kube-apiserver" ] || [ ! -x "$kubernetes/kubectl" ]; then
       echo "skipped: csi-sanity on a real kube-apiserver: $kubernetes has none (tests/peers/build.sh builds it)"
@@ -149,7 +195,7 @@ if is_wanted sanity; then
       unset KUBECONFIG
       "$peers/cluster.sh" down "$work/kubernetes/peer" > "$work/out" 2>&1 || fail 'kube-apiserver does not end'
     fi
-    put_away > "$work/out" 2>&1 || fail 'something is left after csi-sanity'
+    if [ -n "$with_ceph" ]; then put_ceph_away; else put_away; fi > "$work/out" 2>&1 || fail 'something is left after csi-sanity'
     say 'csi-sanity: no mount and no loop device is left'
   fi
 fi
@@ -160,8 +206,10 @@ if [ -n "$parts" ] || [ $# = 0 ]; then
   stop_server || fail 'the server does not end well'
   site
   mkdir "$work/suite"
+  # The other daemon's pool: this one is on another host, as far as it knows.
+  if [ -d "$work/embedded" ] && [ -n "$with_ceph" ]; then "$build/bin/fairlead-volumes" take-over --folder "$work/suite/pool" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --yes > "$work/out" 2>&1 || fail 'take over'; fi
   # In the background: a shell that waits hears signals, one that has a child in the foreground does not.
-  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$work/suite" --kubeconfig "$admin" --parts "$parts" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 520 || echo 40)" &
+  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$work/suite" --kubeconfig "$admin" --parts "$parts" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 520 || echo 40)" ${with_ceph:+--ceph "$work/ceph"} &
   suite=$! status=0
   wait "$suite" || status=$?
   if [ "$status" != 0 ]; then
@@ -169,7 +217,7 @@ if [ -n "$parts" ] || [ $# = 0 ]; then
     : > "$work/out"
     fail "csi_suite.py: exit status $status"
   fi
-  put_away > "$work/out" 2>&1 || fail 'something is left after csi_suite.py'
+  if [ -n "$with_ceph" ]; then put_ceph_away; else put_away; fi > "$work/out" 2>&1 || fail 'something is left after csi_suite.py'
   say 'no mount and no loop device is left'
 fi
 stop_server || fail 'the server does not end well'
