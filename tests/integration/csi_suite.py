@@ -316,7 +316,8 @@ def content_of(path):
     if path.startswith("/dev/"):
         with open(path, "rb") as device:
             fcntl.ioctl(device, 0x1261)  # BLKFLSBUF
-        path = get(f"/sys/block/{os.path.basename(path)}/loop/backing_file").decode().strip()
+        behind = get(f"/sys/block/{os.path.basename(path)}/loop/backing_file").decode().strip()
+        path = path if behind.endswith(".disk") else behind  # what an engine serves is read by the device alone
     fd = os.open(path, os.O_RDONLY)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)

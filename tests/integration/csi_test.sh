@@ -76,7 +76,7 @@ put_away() {
 # Engines and devices of the pool in Ceph, which has no folder.
 put_ceph_away() {
   local status=0 place device pid pool_id
-  pool_id=$(rados --conf "$work/ceph/ceph.conf" --id fairlead -p volumes -N fairlead get fairlead.pool - 2> /dev/null) || return 0
+  pool_id=$(timeout 20 rados --conf "$work/ceph/ceph.conf" --id fairlead -p volumes -N fairlead get fairlead.pool - 2> /dev/null) || return 0
   for place in $(our_mounts); do umount "$place" || umount --lazy "$place" || status=1; done
   for device in $(grep -l "\.$pool_id\.disk" /sys/block/loop*/loop/backing_file 2> /dev/null | cut -d/ -f4); do
     echo "/dev/$device was left: $(< "/sys/block/$device/loop/backing_file")" >&2
@@ -92,12 +92,11 @@ put_ceph_away() {
   rm -rf "/run/fairlead-volumes/${pool_id:0:8}"
   return "$status"
 }
+before_end() { [ -z "$with_ceph" ] || put_ceph_away; }  # while Ceph is there
 after_end() {
   if [ -n "$with_ceph" ]; then
-    local status=0
-    put_ceph_away || status=1
     ceph_stop
-    return "$status"
+    return
   fi
   [ ! -e "$work/kubernetes/peer" ] || "$peers/cluster.sh" down "$work/kubernetes/peer" > /dev/null 2>&1 || true
   put_away
