@@ -35,7 +35,7 @@ namespace fairlead::disk {
 namespace {
 
 constexpr fuse_ino_t kFile = 2;
-constexpr std::size_t kMost = 512 << 10;         // bytes of a request, if the kernel allows as many (fs.fuse.max_pages_limit; 128 KiB before 4.20). 1 MiB was little better, and 16 of them more memory than an engine may have
+constexpr std::size_t kMost = 512 << 10;         // bytes of a request, if the kernel allows as many (fs.fuse.max_pages_limit; 128 KiB before 4.20). 1 MiB reads faster, but 16 of them are more memory than an engine may have, and fewer threads fewer requests at once
 constexpr std::size_t kHeaders = 80;             // before what is written: fuse_in_header and fuse_write_in, 40 bytes each
 constexpr std::size_t kHugePage = 2 << 20;
 constexpr int kThreads = 16;
