@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was synced through an engine is there after a power cut: the engine as it is, under a loop device of the kernel, over a medium that keeps what was synced and drops or tears what was not. Needs root, FUSE and loop devices.
+// What was synced through an engine is there after a power cut: the engine as it is, under a loop device of the kernel, over a medium that keeps what was synced and drops or tears what was not. And requests of all sizes, of several threads, arrive as they are. Needs root, FUSE and loop devices.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -11,7 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -102,26 +105,46 @@ class Loop {
   Fd device;
 };
 
+// An engine in this process.
+class Engine {
+ public:
+  explicit Engine(std::unique_ptr<Medium> medium, std::unique_ptr<Cipher> cipher = nullptr) : image_(Image::open(std::move(medium), false, 0, std::move(cipher)).value()) {
+    EXPECT_NE(::mkdtemp(folder_), nullptr);
+    thread_ = std::jthread([this] {
+      const auto done = serve_disk(*image_, {.folder = folder_, .name = "data"}, {}, clock_, [this] { ready_ = true; });
+      EXPECT_TRUE(done) << done.error().message;
+      ended_ = true;
+    });
+    while (!ready_ && !ended_) ::usleep(1000);
+  }
+  ~Engine() {
+    for (int tries = 0; ready_ && !ended_ && tries < 100; ++tries) {
+      (void)blocks::ask_disk(std::string(folder_) + "/control", {.what = blocks::DiskRequest::Do::Stop, .limits = {}});
+      ::usleep(20'000);
+    }
+    thread_.join();
+    (void)remove_tree(folder_);
+  }
+  bool ready() const { return ready_; }
+  std::string file() const { return fmt::format("{}/disk/data", folder_); }
+
+ private:
+  const std::unique_ptr<Image> image_;
+  const SystemClock clock_;
+  char folder_[64] = "/tmp/fairlead-durable-XXXXXX";
+  std::atomic<bool> ready_ = false, ended_ = false;
+  std::jthread thread_;
+};
+
 // How many blocks were found to hold less than what had been synced, over all cuts.
 std::size_t lost_blocks(bool syncs, std::uint64_t seed) {
   Recorder* recorder = nullptr;
   auto medium = std::make_unique<Recorder>(syncs);
   recorder = medium.get();
-  auto image = Image::open(std::move(medium), false).value();
-  char folder[] = "/tmp/fairlead-durable-XXXXXX";
-  EXPECT_NE(::mkdtemp(folder), nullptr);
-  const DiskPlace place{.folder = folder, .name = "data"};
-  std::atomic<bool> ready = false, ended = false;
-  const SystemClock clock;
-  std::jthread engine([&] {
-    const auto done = serve_disk(*image, place, {}, clock, [&] { ready = true; });
-    EXPECT_TRUE(done) << done.error().message;
-    ended = true;
-  });
-  while (!ready && !ended) ::usleep(1000);
+  const Engine engine(std::move(medium));
   std::size_t lost = 0;
-  if (ready) {
-    Loop loop(fmt::format("{}/disk/data", folder));
+  if (engine.ready()) {
+    Loop loop(engine.file());
     EXPECT_TRUE(loop.device);
     std::mutex mutex;
     std::vector<std::uint64_t> synced(kBlocks, 0);
@@ -167,13 +190,43 @@ std::size_t lost_blocks(bool syncs, std::uint64_t seed) {
     }
     EXPECT_GT(recorder->syncs_seen(), 0u) << "a flush of the device reaches the medium";
   }
-  for (int tries = 0; ready && !ended && tries < 100; ++tries) {
-    (void)blocks::ask_disk(std::string(folder) + "/control", {.what = blocks::DiskRequest::Do::Stop, .limits = {}});
-    ::usleep(20'000);
-  }
-  engine.join();
-  (void)remove_tree(folder);
   return lost;
+}
+
+// Each of two threads has a half, and writes, zeroes and reads pieces of it.
+void pieces_come_back(std::unique_ptr<Cipher> cipher) {
+  const Engine engine(std::make_unique<Recorder>(true), std::move(cipher));
+  ASSERT_TRUE(engine.ready());
+  const Loop loop(engine.file());
+  ASSERT_TRUE(loop.device);
+  std::vector<std::jthread> users;
+  for (std::uint64_t user = 0; user < 2; ++user)
+    users.emplace_back([&, user] {
+      constexpr std::size_t kHalf = kSize / 2;
+      const auto begins = static_cast<off_t>(user * kHalf);
+      Rng rng(7 + user);
+      const Aligned piece(kHalf);
+      std::string model(kHalf, '\0');
+      for (int step = 0; step < 200; ++step) {
+        const std::size_t at = rng.below(kBlocks / 2) * kSector, size = (1 + rng.below((kHalf - at) / kSector)) * kSector;
+        if (rng.below(4) == 0) {
+          std::uint64_t range[2] = {static_cast<std::uint64_t>(begins) + at, size};
+          EXPECT_EQ(::ioctl(loop.device.get(), BLKZEROOUT, range), 0);
+          model.replace(at, size, size, '\0');
+        } else {
+          for (std::size_t word = 0; word < size; word += 8) {
+            const std::uint64_t value = rng.next();
+            std::memcpy(piece.bytes + word, &value, 8);
+          }
+          EXPECT_EQ(::pwrite(loop.device.get(), piece.bytes, size, begins + static_cast<off_t>(at)), static_cast<ssize_t>(size));
+          model.replace(at, size, piece.bytes, size);
+        }
+        if (rng.below(4) == 0) { EXPECT_EQ(::fdatasync(loop.device.get()), 0); }
+        const std::size_t from = rng.below(kBlocks / 2) * kSector, much = (1 + rng.below((kHalf - from) / kSector)) * kSector;
+        EXPECT_EQ(::pread(loop.device.get(), piece.bytes, much, begins + static_cast<off_t>(from)), static_cast<ssize_t>(much));
+        ASSERT_EQ(std::memcmp(piece.bytes, model.data() + from, much), 0) << step;
+      }
+    });
 }
 
 class Durable : public testing::Test {
@@ -183,7 +236,13 @@ class Durable : public testing::Test {
 };
 
 TEST_F(Durable, WhatWasSyncedIsThereAfterAPowerCut) { EXPECT_EQ(lost_blocks(true, 1), 0u); }
-// The same with syncing switched off: it finds what is lost.
+TEST_F(Durable, PiecesOfAllSizesComeBack) { pieces_come_back(nullptr); }
+TEST_F(Durable, EncryptedPiecesOfAllSizesComeBack) {
+  std::string key(Cipher::kKey, 'k');
+  key[0] = 'x';
+  pieces_come_back(Cipher::make(key).value());
+}
+// The first with syncing switched off: it finds what is lost.
 TEST_F(Durable, WithoutSyncingThisTestFails) { EXPECT_GT(lost_blocks(false, 1), 0u); }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -34,20 +35,31 @@ namespace fairlead::disk {
 namespace {
 
 constexpr fuse_ino_t kFile = 2;
-constexpr std::size_t kMost = 256 << 10;         // bytes of a request
-constexpr std::size_t kHeaders = 80, kReceived = (256 << 12) + 4096;  // libfuse 3.14 asks for 256 pages and a header's one, whatever was agreed
+constexpr std::size_t kMost = 512 << 10;         // bytes of a request, if the kernel allows as many (fs.fuse.max_pages_limit; 128 KiB before 4.20). 1 MiB reads faster, but 16 of them are more memory than an engine may have, and fewer threads fewer requests at once
+constexpr std::size_t kHeaders = 80;             // before what is written: fuse_in_header and fuse_write_in, 40 bytes each
+constexpr std::size_t kHugePage = 2 << 20;
 constexpr int kThreads = 16;
 constexpr unsigned kInFlight = 128;              // asked for at once by the kernel; 12 were its own choice
 constexpr double kForEver = 1e9;                 // seconds: attributes change only when we say so, and a look at the device asks nobody
 constexpr std::uint32_t kDirect = 1 << 0, kParallelWrites = 1 << 6;  // FOPEN_DIRECT_IO; FOPEN_PARALLEL_DIRECT_WRITES, which libfuse 3.14 does not know
 
-// A buffer for each thread, aligned for direct I/O.
-char* buffer() {
+// A room for each thread: a request's headers at the end of its first page, so that what is written lies aligned for direct I/O where the kernel puts it, without a copy; what is read, or encrypted, takes its place.
+// In huge pages where they are to be had: the kernel looks up and pins each page of a request twice, which in small ones takes as long as to copy it. Had from the start, so that no I/O waits for memory.
+class Rooms {
+ public:
+  Rooms() : at_(static_cast<char*>(std::aligned_alloc(kHugePage, kAll))) {
+    INVARIANT(at_ != nullptr);
+    (void)::madvise(at_.get(), kAll, MADV_HUGEPAGE);
+    (void)::madvise(at_.get(), kAll, MADV_POPULATE_WRITE);  // Linux 5.14; else it is had as it is used
+  }
+  char* data(int thread) const { return at_.get() + static_cast<std::size_t>(thread) * kEach + Image::kSector; }
+
+ private:
+  static constexpr std::size_t kEach = Image::kSector + kMost, kAll = (kThreads * kEach + kHugePage - 1) / kHugePage * kHugePage;
   struct Free { void operator()(char* at) const { std::free(at); } };
-  thread_local const std::unique_ptr<char, Free> own(static_cast<char*>(std::aligned_alloc(Image::kSector, kMost)));
-  INVARIANT(own != nullptr);
-  return own.get();
-}
+  const std::unique_ptr<char, Free> at_;
+};
+thread_local char* room = nullptr;  // this thread's, kMost bytes
 
 struct Disk {
   Image& image;
@@ -98,16 +110,16 @@ void read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t at, fuse_file_
   size = std::min<std::size_t>(size, static_cast<std::size_t>(disk.image.size() - at));
   if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, EINVAL));
   disk.limiter.admit(static_cast<std::int64_t>(size));
-  if (const int error = disk.image.read(buffer(), size, at); error != 0) return void(fuse_reply_err(request, error));
+  if (const int error = disk.image.read(room, size, at); error != 0) return void(fuse_reply_err(request, error));
   count(disk.reads, 1), count(disk.read_bytes, static_cast<std::int64_t>(size));
-  fuse_reply_buf(request, buffer(), size);
+  fuse_reply_buf(request, room, size);
 }
 void write(fuse_req_t request, fuse_ino_t, const char* data, std::size_t size, off_t at, fuse_file_info*) {
   Disk& disk = of(request);
   if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, ENOSPC));
   disk.limiter.admit(static_cast<std::int64_t>(size));
-  if (reinterpret_cast<std::uintptr_t>(data) % Image::kSector != 0) data = static_cast<const char*>(std::memcpy(buffer(), data, size));  // another libfuse, which puts it elsewhere
-  if (const int error = disk.image.write(data, size, at, buffer()); error != 0) return void(fuse_reply_err(request, error));
+  if (data != room) std::memmove(room, data, size);  // another libfuse, or protocol, which puts it elsewhere
+  if (const int error = disk.image.write(room, size, at, room); error != 0) return void(fuse_reply_err(request, error));
   count(disk.writes, 1), count(disk.written_bytes, static_cast<std::int64_t>(size));
   fuse_reply_write(request, size);
 }
@@ -226,19 +238,19 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   struct sigaction wakes {};
   wakes.sa_handler = [](int) {};  // a read that waits is broken off
   ::sigaction(SIGUSR1, &wakes, nullptr);
+  const Rooms rooms;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back([&] {
-      // What is written lies behind two headers of 40 bytes each (fuse_in_header, fuse_write_in): so it is aligned for direct I/O where the kernel puts it. As large as libfuse reads, of which what is used is had.
-      struct Free { void operator()(char* at) const { std::free(at); } };
-      const std::unique_ptr<char, Free> room(static_cast<char*>(std::aligned_alloc(Image::kSector, kReceived + Image::kSector)));
-      INVARIANT(room != nullptr);
+    threads.emplace_back([&, i] {
+      room = rooms.data(i);
       fuse_buf received{};
-      received.mem = room.get() + Image::kSector - kHeaders;
+      received.mem = room - kHeaders;
       while (fuse_session_exited(disk.session) == 0) {
-        const int got = fuse_session_receive_buf(disk.session, &received);
-        if (got == -EINTR || got == -EAGAIN) continue;
+        // Not by libfuse, which asks for as much as it can ever get: batches of what is forgotten would be as long.
+        const ssize_t got = ::read(fuse_session_fd(disk.session), received.mem, kHeaders + kMost);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;  // ENOENT: the request was broken off
         if (got <= 0) break;  // it is unmounted
+        received.size = static_cast<std::size_t>(got);
         fuse_session_process_buf(disk.session, &received);
       }
       ended = true;

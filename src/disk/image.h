@@ -24,7 +24,7 @@ class Image {
   bool failed() const { return failed_; }
   Result<std::int64_t> look_again();  // at the size, which others raise
   int read(char* into, std::size_t size, std::int64_t at);
-  // room: of as many bytes as are written, aligned like them; used where they are not written as they are.
+  // room: of as many bytes as are written, aligned like them, or where they are themselves; used where they are not written as they are.
   int write(const char* from, std::size_t size, std::int64_t at, char* room);
   std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too

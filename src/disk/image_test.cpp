@@ -80,6 +80,10 @@ TEST_F(ImageTest, WhatIsEncryptedLiesOnDiskAsNothingThatWasWritten) {
   EXPECT_EQ((*image)->read(block_, 8192, 4096), 0);
   EXPECT_EQ(std::string(block_, 4096), std::string(4096, '\0')) << "what was given back, too";
   EXPECT_EQ(std::string(block_ + 4096, 4096), std::string(4096, 'x'));
+  std::memset(block_, 'z', 8192);
+  EXPECT_EQ((*image)->write(block_, 8192, 4096, block_), 0) << "encrypted where it is";
+  EXPECT_EQ((*image)->read(room, 8192, 4096), 0);
+  EXPECT_EQ(std::string(room, 8192), std::string(8192, 'z'));
   image->reset();
   key[0] = 9;
   auto other = open(path_, false, 64 << 10, *Cipher::make(key));

@@ -59,6 +59,22 @@ TEST(Bucket, ALargerRequestThanTheBurstPassesInItsTime) {
   EXPECT_NEAR(static_cast<double>(bucket.due(bucket.take(500, 0s), 0s).count()) / 1e9, 0.49, 0.001);
 }
 
+// Of 200 operations a second four may be done at once; on a clock that stands still no further one is.
+TEST(Limiter, ARequestOf1MiBCountsAsFour) {
+  const ManualClock clock{Instant()};
+  Limiter limiter(clock);
+  limiter.set({.iops = 200, .bytes_per_second = 0});
+  limiter.admit(1 << 20);
+  EXPECT_EQ(limiter.waited(), 0ns);
+  std::atomic<bool> through = false;
+  std::jthread next([&] { limiter.admit(4096), through = true; });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(through);
+  limiter.set({});
+  next.join();
+  EXPECT_TRUE(through);
+}
+
 // In real time: who waits for an hour is let through as soon as the limit goes, and nobody is forgotten.
 TEST(Limiter, AChangeReachesThreadsThatWait) {
   const SystemClock clock;
