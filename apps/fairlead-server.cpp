@@ -20,6 +20,7 @@
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/power_controller.h"
 #include "fleet/control/interface_controller.h"
+#include "fleet/control/node_place_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
@@ -197,6 +198,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines, of_this_kubernetes(flags, ranges, server)), scripts_of(flags, state_dir), alarms));
   runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
   runner.add(std::make_unique<fleet::InterfaceController>(api, clock));
+  if (flags.node_places) runner.add(std::make_unique<fleet::NodePlaceController>(api, fleet::NodePlaceOptions{.id_changes = true, .space = api::identities::default_space}));
   runner.add(std::make_unique<stacks::StackController>(api, clock));
   auto queues = training::TrainingController::Queues::None;
   if (const auto off = governance::why_governance_is_off(api); !off) {
@@ -384,6 +386,7 @@ int main(int argc, char** argv) {
   app.add_option("--script-limit", flags.script_limit, "seconds that a lifecycle script may take")->group(aws)->capture_default_str()->check(CLI::Range(1, 86'400));
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");
   app.add_flag("--cluster-machines,!--no-cluster-machines", flags.cluster_machines, "what CreateCluster asks for beyond the spare machines is made on this machine, where local nodes are made (default); else it waits for machines")->group(aws);
+  app.add_flag("--node-places,!--no-node-places", flags.node_places, "nodes that Kubernetes orchestrates and that reach a pool of volumes get a providerID and labels of region and zone where they have none, as AWS's node programs expect them (default)")->group(aws);
   app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_flag("--aws-relaxed-names", flags.aws_relaxed_names, "names that only machines of AWS have (file systems, zones, ids of nodes and volumes) may be any printable words")->group(aws);
   app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder; with --engine=kubernetes the server's own log); off: none")->group(aws)->type_name("FILE|off");

@@ -79,7 +79,7 @@ struct Flags {
   std::string s3_directory;
   std::string prometheus_url, prometheus_ca, prometheus_token;
   int script_limit = 3600, deep_check = 60, min_count_limit = 10'800;
-  bool cluster_machines = true;
+  bool cluster_machines = true, node_places = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
 

@@ -7,18 +7,27 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
+#include <mutex>
 #include <optional>
+
+#include "api/volume.h"
 
 namespace fairlead::volumes {
 namespace {
+
+constexpr const char* kFolder = "/dev/fairlead";
+std::mutex one_at_a_time;  // the folder comes and goes
 
 bool is_name(const std::string& name) {
   for (const std::string_view begin : {"/dev/xvd", "/dev/sd"})
     if (name.starts_with(begin) && name.size() == begin.size() + 1 && name.back() >= 'a' && name.back() <= 'z') return true;
   return false;
 }
-// Relative: it holds in whatever /dev the nodes of this machine have.
-std::string target_of(const std::string& device) { return device.substr(device.rfind('/') + 1); }
+bool is_device(const std::string& text) { return text.starts_with("/dev/") && text.size() > 5 && text.find('/', 5) == text.npos; }
+std::string path_of(const std::string& volume) { return fmt::format("{}/{}", kFolder, volume); }
+// Relative: they hold in whatever /dev the nodes of this machine have.
+std::string text_of(const std::string& volume) { return "fairlead/" + volume; }
 
 // What the link says; empty text: it is no link; nothing: there is nothing.
 Result<std::optional<std::string>> read_link(const std::string& name) {
@@ -31,23 +40,52 @@ Result<std::optional<std::string>> read_link(const std::string& name) {
   return std::optional<std::string>(std::string(text, static_cast<std::size_t>(size)));
 }
 
-}  // namespace
-
-Result<void> link_device(const std::string& name, const std::string& device) {
-  if (!is_name(name) || !device.starts_with("/dev/")) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a device: /dev/xvdf to /dev/xvdz, /dev/sdf to /dev/sdz", name.substr(0, 40)));
-  const auto now = read_link(name);
-  if (!now) return std::unexpected(now.error());
-  if (*now) return **now == target_of(device) ? Result<void>() : fail(Code::Exists, fmt::format("there is a {} on this machine already: the volume is {}", name, device));
-  if (::symlink(target_of(device).c_str(), name.c_str()) != 0 && errno != EEXIST) return fail_errno(errno, "make " + name);
-  return {};
+// In one step: whoever opens the name meanwhile finds the one or the other. `volume`: for a name that no other makes at the same time.
+Result<void> point(const std::string& name, const std::string& text, const std::string& volume) {
+  const std::string next = path_of("." + volume);
+  if (::unlink(next.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + next);
+  if (::symlink(text.c_str(), next.c_str()) != 0) return fail_errno(errno, "make " + next);
+  return ::rename(next.c_str(), name.c_str()) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "make " + name));
 }
 
-Result<void> unlink_device(const std::string& name, const std::string& device) {
-  if (!is_name(name) || target_of(device).empty()) return {};
+// What is no link is a device of the machine's own.
+Result<void> remove_link(const std::string& name, const auto& is_ours) {
   const auto now = read_link(name);
   if (!now) return std::unexpected(now.error());
-  if (!*now || (*now)->empty() || **now != target_of(device)) return {};  // what is no link is a device of the machine's own
+  if (!*now || (*now)->empty() || !is_ours(**now)) return {};
   return ::unlink(name.c_str()) == 0 || errno == ENOENT ? Result<void>() : Result<void>(fail_errno(errno, "remove " + name));
+}
+
+}  // namespace
+
+Result<void> link_device(const std::string& name, const std::string& volume, const std::string& device) {
+  if (!is_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a device: /dev/xvda to /dev/xvdz, /dev/sda to /dev/sdz", name.substr(0, 40)));
+  if (!api::is_volume_name(volume) || !is_device(device)) return fail(Code::Invalid, fmt::format("volume \"{}\" as {} cannot have a name", volume.substr(0, 64), device.substr(0, 64)));
+  const std::lock_guard lock(one_at_a_time);
+  if (::mkdir(kFolder, 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", kFolder));
+  const auto shown = read_link(path_of(volume));
+  if (!shown) return std::unexpected(shown.error());
+  if (const std::string text = "../" + device.substr(5); !*shown || **shown != text) {
+    if (*shown && (*shown)->empty()) return fail(Code::Exists, fmt::format("there is a {} on this machine already, and it is no link: the volume is {}", path_of(volume), device));
+    if (auto done = point(path_of(volume), text, volume); !done) return done;
+  }
+  const auto now = read_link(name);
+  if (!now) return std::unexpected(now.error());
+  if (*now && **now == text_of(volume)) return {};
+  // As it was made before names followed their volumes.
+  if (*now && **now == device.substr(5)) return point(name, text_of(volume), volume);
+  if (!*now && ::symlink(text_of(volume).c_str(), name.c_str()) == 0) return {};
+  return !*now && errno != EEXIST ? Result<void>(fail_errno(errno, "make " + name)) : Result<void>(fail(Code::Exists, fmt::format("there is a {} on this machine already: the volume is {}", name, device)));
+}
+
+Result<void> unlink_device(const std::string& name, const std::string& volume, const std::string& device) {
+  if (!is_name(name) || !api::is_volume_name(volume)) return {};
+  const std::lock_guard lock(one_at_a_time);
+  // The name first: while it is there, it leads to the volume or nowhere.
+  if (auto done = remove_link(name, [&](const std::string& text) { return text == text_of(volume) || (is_device(device) && text == device.substr(5)); }); !done) return done;
+  if (auto done = remove_link(path_of(volume), [](const std::string&) { return true; }); !done) return done;
+  ::rmdir(kFolder);  // unless others have theirs there
+  return {};
 }
 
 }  // namespace fairlead::volumes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of devices that people are told (/dev/xvdf), as links to those that the kernel gives out (/dev/loop3).
+// Names of devices that people are told (/dev/xvdf), as links to those that the kernel gives out (/dev/loop3): /dev/xvdf -> fairlead/VOLUME, /dev/fairlead/VOLUME -> ../loop3. So a link says itself whose it is, and follows its volume when that is shown by another device.
 #pragma once
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace fairlead::volumes {
 
-// Exists: something else has the name. Invalid: no such name.
-Result<void> link_device(const std::string& name, const std::string& device);
-// Only if it is a link to this device.
-Result<void> unlink_device(const std::string& name, const std::string& device);
+// Whatever device the volume was shown by before. Exists: something else has the name, and then nobody finds the volume by it. Invalid: no such name.
+Result<void> link_device(const std::string& name, const std::string& volume, const std::string& device);
+// Only what link_device made for this volume. `device`: that shows it now, or empty; a link to it of before names followed their volumes goes, too.
+Result<void> unlink_device(const std::string& name, const std::string& volume, const std::string& device);
 
 }  // namespace fairlead::volumes

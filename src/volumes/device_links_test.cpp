@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(DeviceLinks, ANameIsOneDevicesAndNobodyElsesIsTouched) {
+TEST(DeviceLinks, ANameIsOneVolumesAndNobodyElsesIsTouched) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
   std::thread([] {
     ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
@@ -26,22 +26,51 @@ TEST(DeviceLinks, ANameIsOneDevicesAndNobodyElsesIsTouched) {
       const ssize_t size = ::readlink(path, out, sizeof out);
       return size < 0 ? std::string("none") : std::string(out, static_cast<std::size_t>(size));
     };
-    ASSERT_TRUE(link_device("/dev/xvdf", "/dev/loop3"));
-    ASSERT_TRUE(link_device("/dev/xvdf", "/dev/loop3")) << "again is nothing";
-    EXPECT_EQ(text("/dev/xvdf"), "loop3");
-    EXPECT_THAT(link_device("/dev/xvdf", "/dev/loop4").error().message, HasSubstr("there is a /dev/xvdf on this machine already"));
-    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop4"));
-    EXPECT_EQ(text("/dev/xvdf"), "loop3") << "another's";
-    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop3"));
+    ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop3")) << "again is nothing";
+    EXPECT_EQ(text("/dev/xvdf"), "fairlead/vol-1");
+    EXPECT_EQ(text("/dev/fairlead/vol-1"), "../loop3");
+    EXPECT_THAT(link_device("/dev/xvdf", "vol-2", "/dev/loop4").error().message, HasSubstr("there is a /dev/xvdf on this machine already"));
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-2", "/dev/loop4"));
+    EXPECT_EQ(text("/dev/xvdf"), "fairlead/vol-1") << "another's";
+    // Its engine ended, and the kernel gave its device to another meanwhile.
+    ASSERT_TRUE(link_device("/dev/xvdg", "vol-2", "/dev/loop3"));
+    ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop5"));
+    EXPECT_EQ(text("/dev/fairlead/vol-1"), "../loop5");
+    EXPECT_EQ(text("/dev/fairlead/vol-2"), "../loop3");
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop3")) << "by what it was shown by before";
     EXPECT_EQ(text("/dev/xvdf"), "none");
-    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop3"));
+    EXPECT_EQ(text("/dev/fairlead/vol-1"), "none");
+    EXPECT_EQ(text("/dev/fairlead/vol-2"), "../loop3");
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    ASSERT_TRUE(unlink_device("/dev/xvdg", "vol-2", ""));
+    EXPECT_NE(::access("/dev/fairlead", F_OK), 0) << "the folder goes with its last link";
+    // Made before names followed their volumes: a link to the device itself.
+    ASSERT_EQ(::symlink("loop3", "/dev/xvdf"), 0);
+    ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    EXPECT_EQ(text("/dev/xvdf"), "fairlead/vol-1");
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    ASSERT_EQ(::symlink("loop3", "/dev/xvdf"), 0);
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop4"));
+    EXPECT_EQ(text("/dev/xvdf"), "loop3") << "another's";
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    EXPECT_EQ(text("/dev/xvdf"), "none");
     // A device of the machine's own is nobody's link, whatever the volume's is called.
     ASSERT_EQ(::mknod("/dev/sdg", S_IFREG | 0600, 0), 0);
-    for (const char* device : {"", "/dev/", "/dev/loop3"}) ASSERT_TRUE(unlink_device("/dev/sdg", device));
+    for (const char* device : {"", "/dev/", "/dev/loop3"}) ASSERT_TRUE(unlink_device("/dev/sdg", "vol-1", device));
     EXPECT_EQ(::access("/dev/sdg", F_OK), 0);
+    EXPECT_EQ(link_device("/dev/sdg", "vol-1", "/dev/loop3").error().code, Code::Exists);
     ASSERT_EQ(::symlink("sda", "/dev/sdf"), 0);
-    EXPECT_EQ(link_device("/dev/sdf", "/dev/loop3").error().code, Code::Exists);
-    for (const char* wrong : {"/dev/sda1", "/dev/../etc/x", "/etc/passwd", "", "/dev/xvd", "/dev/loop3"}) EXPECT_EQ(link_device(wrong, "/dev/loop3").error().code, Code::Invalid) << wrong;
+    EXPECT_EQ(link_device("/dev/sdf", "vol-1", "/dev/loop3").error().code, Code::Exists);
+    ASSERT_TRUE(unlink_device("/dev/sdf", "vol-1", "/dev/loop3"));
+    EXPECT_EQ(text("/dev/sdf"), "sda");
+    ASSERT_EQ(::mkdir("/dev/fairlead", 0755) == 0 || errno == EEXIST, true);
+    ASSERT_EQ(::mknod("/dev/fairlead/vol-3", S_IFREG | 0600, 0), 0);
+    EXPECT_EQ(link_device("/dev/xvdh", "vol-3", "/dev/loop3").error().code, Code::Exists);
+    EXPECT_EQ(text("/dev/xvdh"), "none");
+    for (const char* wrong : {"/dev/sda1", "/dev/../etc/x", "/etc/passwd", "", "/dev/xvd", "/dev/loop3"}) EXPECT_EQ(link_device(wrong, "vol-1", "/dev/loop3").error().code, Code::Invalid) << wrong;
+    for (const char* wrong : {"", "/dev/", "loop3", "/dev/mapper/x", "/etc/passwd"}) EXPECT_EQ(link_device("/dev/xvdf", "vol-1", wrong).error().code, Code::Invalid) << wrong;
+    for (const char* wrong : {"", "../x", "a/b", "."}) EXPECT_EQ(link_device("/dev/xvdf", wrong, "/dev/loop3").error().code, Code::Invalid) << wrong;
   }).join();
 }
 

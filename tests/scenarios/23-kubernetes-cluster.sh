@@ -242,6 +242,9 @@ else
   until_true 30 'it is there' same available as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].State' --output text
   says ":key/$key" as ec2 describe-volumes --volume-ids "$volume_id" --query 'Volumes[0].KmsKeyId' --output text || fail 'its key is not told'
   arn=$(sm describe-cluster --cluster-name eks --query ClusterArn --output text)
+  # What programs of AWS's on the node read of it.
+  is_at() { same "$(cut -d: -f4 <<< "$eks") $1 aws:///$1/sagemaker/cluster/hyperpod-${arn##*/}-${node#hyperpod-}" k get node "$node" -o 'jsonpath={.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.topology\.kubernetes\.io/zone} {.spec.providerID}'; }
+  until_true 30 'the node says where it is' is_at shelf
   by_lea() { boto lea sagemaker "$1_cluster_node_volume" ClusterArn "$arn" NodeId "${node#hyperpod-}" VolumeId "$volume_id"; }
   until_true 20 'lea is known' says ':user/lea' boto lea sts get_caller_identity
   refusal=$(by_lea attach 2>&1) && fail 'attached without a word of the key'

@@ -275,8 +275,8 @@ class AttachmentController final : public Base {
       case Do::AddFinalizer: return finalizer(*object, true);
       case Do::DropFinalizer: return finalizer(*object, false);
       case Do::Detach: {
-        if (const std::string& name = (*object)["spec"]["deviceName"].string(); entry && !entry->device.empty() && !name.empty() && site_.unlink)
-          if (auto gone = site_.unlink(name, entry->device); !gone) return failed(*object, task, std::move(gone.error()));
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.unlink)
+          if (auto gone = site_.unlink(name, volume, entry ? entry->device : ""); !gone) return failed(*object, task, std::move(gone.error()));
         auto done = site_.pool.detach(volume, node, task.generation);
         return done ? finalizer(*object, false) : failed(*object, task, std::move(done.error()));
       }
@@ -293,7 +293,7 @@ class AttachmentController final : public Base {
         if (!done) return failed(*object, task, std::move(done.error()));
         std::string named;
         if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.link)
-          if (auto linked = site_.link(name, done->device); !linked) named = linked.error().message;
+          if (auto linked = site_.link(name, volume, done->device); !linked) named = linked.error().message;
         // By another's name it would be taken for another.
         Json status = status_of(*object, named.empty() ? "Attached" : "Attaching", named);
         status.set("poolID", site_.pool.id()).set("device", done->device).set("generation", done->generation);

@@ -21,7 +21,7 @@ struct PoolSite {
   std::string name;                                 // of the VolumePool
   std::string node_selector{};                      // for a VolumePool that is made now
   // Names of devices as links (device_links.h); none: they are not made.
-  std::function<Result<void>(const std::string& name, const std::string& device)> link{}, unlink{};
+  std::function<Result<void>(const std::string& name, const std::string& volume, const std::string& device)> link{}, unlink{};
   std::function<Result<void>(const std::string& volume)> settle{};  // of one that is attached for writing: replays the log of the file system on it, if there is one; none: it is not done
 };
 // Volumes, Snapshots, Attachments and the VolumePool itself.

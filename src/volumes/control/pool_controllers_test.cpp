@@ -63,6 +63,16 @@ struct Site {
   std::vector<std::unique_ptr<kube::Controller>> controllers;
   std::vector<std::string> settled;  // volumes whose log was replayed
   bool damaged = false;              // they are, and it cannot be
+  std::map<std::string, std::pair<std::string, std::string>> links;  // by name: the volume, and what shows it
+  std::string foreign;               // a name that the machine has for something else
+  std::function<Result<void>(const std::string&, const std::string&, const std::string&)> link = [this](const std::string& name, const std::string& volume, const std::string& device) -> Result<void> {
+    if (name == foreign || (links.contains(name) && links[name].first != volume)) return fail(Code::Exists, "there is a " + name + " on this machine already");
+    return links[name] = {volume, device}, Result<void>();
+  };
+  std::function<Result<void>(const std::string&, const std::string&, const std::string&)> unlink = [this](const std::string& name, const std::string& volume, const std::string&) -> Result<void> {
+    if (links.contains(name) && links[name].first == volume) links.erase(name);
+    return {};
+  };
   Site() {
     files.size = 100 * gib;
     EXPECT_TRUE(api.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", "n0"}})}})));
@@ -77,7 +87,7 @@ struct Site {
     auto opened = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
     ASSERT_TRUE(opened) << opened.error().message;
     pool = std::move(*opened);
-    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = {}, .unlink = {}, .settle = [this](const std::string& volume) -> Result<void> { return settled.push_back(volume), damaged ? Result<void>(fail(Code::Internal, "the file system is damaged")) : Result<void>(); }});
+    controllers = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "here", .node_selector = "", .link = link, .unlink = unlink, .settle = [this](const std::string& volume) -> Result<void> { return settled.push_back(volume), damaged ? Result<void>(fail(Code::Internal, "the file system is damaged")) : Result<void>(); }});
     for (auto& one : controllers) one->start(api);
   }
   // Each object once, by its controller.
@@ -140,6 +150,38 @@ TEST(PoolControllers, VolumesSnapshotsAndAttachmentsComeAndGo) {
   ASSERT_TRUE(site.api.remove(kVolumes, {"", "b"}));
   site.settle();
   EXPECT_THAT(site.files.files, testing::IsEmpty());
+}
+
+// Who looks for its device by that name would find another's otherwise.
+TEST(PoolControllers, ANameFollowsItsVolumeToAnotherDevice) {
+  Site site;
+  site.put(kVolumes, api::new_volume("a", {.pool = "here", .klass = api::kLocalManaged, .size = gib}));
+  Json attachment = api::new_attachment("a", "here", "here", false);
+  attachment.child("spec").set("deviceName", "/dev/xvdf");
+  site.put(kAttachments, attachment);
+  site.settle();
+  ASSERT_EQ(site.phase("attachments", "a.here"), "Attached");
+  EXPECT_EQ(site.links, (std::map<std::string, std::pair<std::string, std::string>>{{"/dev/xvdf", {"a", "/dev/loop0"}}}));
+  // Its engine is killed, and with it goes the device.
+  site.files.devices.clear();
+  site.files.engines.clear();
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attached");
+  EXPECT_EQ(site.of("attachments", "a.here")["status"]["device"].string(), "/dev/loop1");
+  EXPECT_EQ(site.links["/dev/xvdf"], (std::pair<std::string, std::string>("a", "/dev/loop1")));
+  // Taken away while nothing shows it: the name goes all the same.
+  site.files.devices.clear();
+  site.files.engines.clear();
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.here"}));
+  site.settle();
+  EXPECT_TRUE(site.of("attachments", "a.here").is_null());
+  EXPECT_TRUE(site.links.empty());
+  // By another's name it is not told to be there.
+  site.foreign = "/dev/xvdf";
+  site.put(kAttachments, attachment);
+  site.settle();
+  EXPECT_EQ(site.phase("attachments", "a.here"), "Attaching");
+  EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("there is a /dev/xvdf"));
 }
 
 TEST(PoolControllers, ASecondNodeAndOneThatDoesNotReachThePoolAreRefused) {
