@@ -9,6 +9,7 @@
 #include "apiserver/gc_controller.h"
 #include "apiserver/job_controller.h"
 #include "apiserver/namespace_controller.h"
+#include "apiserver/quota_controller.h"
 #include "apiserver/rbac_controller.h"
 #include "apiserver/token_root_controller.h"
 
@@ -23,6 +24,7 @@ std::vector<std::unique_ptr<kube::Controller>> make_api_controllers(Registry& re
   out.push_back(std::make_unique<JobController>(api, clock));
   out.push_back(std::make_unique<EndpointsController>(api));
   out.push_back(std::make_unique<BudgetController>(api, clock));
+  out.push_back(std::make_unique<QuotaController>(registry, api, clock));
   out.push_back(std::make_unique<EventController>(api, clock, options.event_lifetime));
   out.push_back(std::make_unique<RoleAggregationController>(api));
   if (!options.service.service_address.empty()) out.push_back(std::make_unique<ApiServiceController>(api, options.service));

@@ -3,7 +3,9 @@
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/kinds/kinds.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/policy_kinds.h"
+#include "apiserver/quota_kinds.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/workload_kinds.h"
 
@@ -51,6 +53,7 @@ std::vector<Column> builtin_columns(const kube::Resource& resource) {
     return {name_column(), computed("Type", [](const Json& o) { return o["type"]; }), computed("Data", [count](const Json& o) { return Json(count(o["data"])); }), age_column()};
   if (plural == r::service_accounts.plural)
     return {name_column(), computed("Secrets", [](const Json& o) { return Json(static_cast<std::int64_t>(o["secrets"].items().size())); }), age_column()};
+  if (workloads::is(resource, workloads::quotas)) return quota_columns();
   if (plural == r::leases.plural) return {name_column(), computed("Holder", [](const Json& o) { return o["spec"]["holderIdentity"]; }), age_column()};
   if (plural == r::crds.plural) return {name_column(), computed("Created At", [](const Json& o) { return o["metadata"]["creationTimestamp"]; }, 0, "date")};
   return default_columns();

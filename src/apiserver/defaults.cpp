@@ -6,6 +6,7 @@
 #include "apiserver/admission_priority.h"
 #include "apiserver/policy_kinds.h"
 #include "apiserver/claim_controller.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/workload_kinds.h"
 #include "base/encoding.h"
@@ -287,6 +288,7 @@ void set_initial_state(const kube::Resource& resource, Json& object) {
     object.set("status", Json::object({{"phase", "Pending"}}));
     kube::add_finalizer(object, claim_finalizer);  // it is not removed under the pods that use it
   }
+  if (is(resource, workloads::quotas)) object.set("status", Json::object({}));
   if (is(resource, r::nodes)) taint_until_ready(object);
   if (is(resource, r::namespaces)) {
     object.set("spec", Json::object({{"finalizers", Json::array({"kubernetes"})}}));

@@ -13,6 +13,7 @@
 #include "apiserver/registry.h"
 #include "apiserver/conversion_client.h"
 #include "apiserver/policy.h"
+#include "apiserver/quota_ledger.h"
 #include "apiserver/registry_bytes.h"
 #include "apiserver/registry_names.h"
 #include "apiserver/registry_select.h"
@@ -85,6 +86,7 @@ class EmbeddedRegistry final : public Registry {
   Result<ListPage> list(const Kind& kind, const std::string& space, const ListQuery& query) const override;
   Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) override;
   Revision revision() const override { return store_.revision(); }
+  Result<std::optional<QuotaUse>> quota_use(const kube::ObjectKey& quota) const override { return quotas_.use(quota); }
   void set_admission(const Admission* admission) override;
   void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) override;
   void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
@@ -178,6 +180,7 @@ class EmbeddedRegistry final : public Registry {
   void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
   void begin(std::shared_ptr<Mutation> mutation);  // attempt, where it may wait
   void attempt(std::shared_ptr<Mutation> mutation);
+  Result<QuotaLedger::Ticket> may_grow(const Mutation& mutation, const kube::Json& current, const Decision& decision) const;
 
   Result<Template> stored_form(const Kind& kind, const std::string& store_key, Template plain) const;
   bool sealed(const kube::Resource& resource) const { return resource.group.empty() && resource.plural == kube::resources::secrets.plural; }
@@ -190,6 +193,7 @@ class EmbeddedRegistry final : public Registry {
   const RegistryOptions options_;
   const std::optional<Seal> seal_;
   const std::vector<std::shared_ptr<const Kind>> builtin_;
+  mutable QuotaLedger quotas_{store_, clock_};
   mutable EncodedEvents events_;
   mutable Gate gate_;     // "namespace/x", "crd/plural.group"
   mutable Gate writes_;   // everything unanswered

@@ -143,6 +143,7 @@ Result<void> EmbeddedRegistry::start() {
   crd_watch_ = std::move(*watching);
   if (auto followed = follow_services(); !followed) return followed;
   if (auto followed = follow_policies(); !followed) return followed;
+  if (auto followed = quotas_.follow(); !followed) return followed;
 
   const auto kind = kinds()->find("", "v1", kube::resources::namespaces.plural);
   for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease", "fairlead-system"}) {  // the last has the site's own settings and keys: whoever reaches the API finds it

@@ -58,6 +58,11 @@ http::Buffer without_revision(const Template& plain) {
   return std::make_shared<const std::string>(text.append(after));
 }
 
+std::unexpected<Error> over_quota(const kube::Resource& resource, std::string_view name, Error error) {
+  if (error.code != Code::Forbidden) return std::unexpected(std::move(error));
+  return forbidden(resource, name, error.message);
+}
+
 }  // namespace
 
 Result<void> EmbeddedRegistry::fit_key(const Kind& kind, const kube::ObjectKey& key, Json& body) const {
@@ -273,6 +278,9 @@ void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   if (!forms) return creation->reply(std::unexpected(std::move(forms.error())));
   std::string name = kube::name_of(creation->body);
   const bool dry_run = creation->context.dry_run;
+  // The last of all checks, as in Kubernetes: what is refused otherwise takes no room.
+  auto room = quotas_.admit({resource, kube::space_of(creation->body), key, nullptr, creation->body, dry_run});
+  if (!room) return creation->reply(over_quota(resource, name, std::move(room.error())));
   std::shared_ptr<const Template> plain_text;  // what the answer is made of, where the store has something else or nothing
   if (forms->shown) plain_text = std::make_shared<const Template>(std::move(*forms->shown));
   else if (dry_run || sealed(resource)) plain_text = std::make_shared<const Template>(forms->stored);
@@ -284,8 +292,9 @@ void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   }
   // While it waits for its commit it is bytes: a tree is kept only of what may need another name.
   if (!generate) creation->body = Json();
-  store_.write({std::move(key), Revision{0}, std::move(*form)}, [this, creation, plain_text, name = std::move(name), generate](Result<Entry> done) {
+  store_.write({std::move(key), Revision{0}, std::move(*form)}, [this, creation, plain_text, name = std::move(name), generate, room = std::move(*room)](Result<Entry> done) mutable {
     const kube::Resource& of = creation->kind->resource;
+    room.reset();  // before the answer: who learns that it came to nothing may try again at once
     if (done) {
       const auto plain_bytes = plain_text ? std::make_shared<const std::string>(join(*plain_text, done->revision)) : done->value.bytes();
       return creation->reply(Written{.object = {plain_bytes, done->revision}, .created = true, .warnings = std::move(creation->warnings)});
@@ -323,6 +332,15 @@ void EmbeddedRegistry::begin(std::shared_ptr<Mutation> mutation) {
   if (!waiting_.post([this, mutation] { attempt(mutation); })) mutation->reply(too_many_wait(*mutation->kind));
 }
 
+// Of updates only what a spec says can take more of a quota; what is told about an object (status) is counted as it is.
+Result<QuotaLedger::Ticket> EmbeddedRegistry::may_grow(const Mutation& mutation, const Json& current, const Decision& decision) const {
+  const kube::Resource& resource = mutation.kind->resource;
+  if (decision.what != Decision::What::Put || decision.surely || !QuotaLedger::grows(resource) || current["spec"] == decision.next["spec"]) return QuotaLedger::Ticket();
+  auto room = quotas_.admit({resource, mutation.key.space, mutation.store_key, &current, decision.next, mutation.context.dry_run});
+  if (!room) return over_quota(resource, mutation.key.name, std::move(room.error()));
+  return room;
+}
+
 void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   const Kind& kind = *mutation->kind;
   const kube::Resource& resource = kind.resource;
@@ -345,6 +363,8 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   }
   if (decision->what == Decision::What::Keep) return mutation->reply(Written{.object = now, .warnings = std::move(decision->warnings)});
 
+  auto room = may_grow(*mutation, *current, *decision);
+  if (!room) return mutation->reply(std::unexpected(std::move(room.error())));
   Write write{mutation->store_key, entry->revision, std::nullopt};
   Template text;
   const bool removing = decision->what == Decision::What::Remove;
@@ -369,8 +389,9 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
     return mutation->reply(Written{.object = shown, .removed = removing, .warnings = std::move(decision->warnings)});
   }
   ++mutation->attempts;
-  store_.write(std::move(write), [this, mutation, plain_text, removing, last = removing ? bytes : nullptr, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
+  store_.write(std::move(write), [this, mutation, plain_text, removing, last = removing ? bytes : nullptr, warnings = std::move(decision->warnings), room = std::move(*room)](Result<Entry> done) mutable {
     const kube::Resource& of = mutation->kind->resource;
+    room.reset();
     if (done) {
       Written written{.object = {nullptr, done->revision}, .removed = removing, .warnings = std::move(warnings)};
       if (removing) written.object.bytes = std::make_shared<const std::string>(plain_text->before.empty() ? with_revision(*last, done->revision) : join(*plain_text, done->revision));

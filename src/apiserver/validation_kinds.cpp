@@ -9,6 +9,7 @@
 #include "apiserver/crd.h"
 #include "apiserver/go_text.h"
 #include "apiserver/policy_kinds.h"
+#include "apiserver/quota_kinds.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/validation.h"
 #include "apiserver/workload_kinds.h"
@@ -227,6 +228,7 @@ void check_object(const kube::Resource& resource, const Json& object, FieldError
   if (resource.plural == "persistentvolumeclaims") return check_claim(object, errors);
   if (resource.plural == "events") return check_event(object, errors);
   if (resource.plural == "nodes") return check_node(object, errors);
+  if (resource.plural == "resourcequotas") return check_quota(object, errors);
 }
 
 void check_change(const kube::Resource& resource, const Json& old, const Json& next, FieldErrors& errors) {
@@ -238,6 +240,7 @@ void check_change(const kube::Resource& resource, const Json& old, const Json& n
   if (resource.plural == "pods") return check_pod_change(old, next, errors);
   if (resource.plural == "persistentvolumeclaims") return check_claim_change(old, next, errors);
   if (resource.plural == "services") return check_service_change(old, next, errors);
+  if (resource.plural == "resourcequotas") return check_quota_change(old, next, errors);
   if (resource.plural == "configmaps" || resource.plural == "secrets") check_immutable_data(old, next, errors);
   if (resource.plural == "secrets" && !(old["type"] == next["type"])) errors.invalid("type", next["type"], "field is immutable");
 }

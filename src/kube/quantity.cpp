@@ -2,6 +2,7 @@
 // resource.Quantity: grammar, rounding and canonical text of k8s.io/apimachinery/pkg/api/resource.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -146,6 +147,37 @@ Result<Quantity> Quantity::from_json(const Json& value) {
 
 std::int64_t Quantity::value() const { return scaled(nanos_, nano); }
 std::int64_t Quantity::milli_value() const { return scaled(nanos_, nano / 1000); }
+
+Quantity Quantity::count(std::int64_t units) {
+  Quantity out;
+  out.nanos_ = Wide(units) * nano;
+  return out;
+}
+
+Quantity Quantity::whole() const {
+  Quantity out = *this;
+  const Wide rest = nanos_ % nano;
+  if (rest != 0) out.nanos_ += rest > 0 ? nano - rest : -rest;
+  return out;
+}
+
+Quantity Quantity::capped() const {
+  Quantity out = *this;
+  out.nanos_ = std::clamp(nanos_, -top_binary, top_binary);
+  return out;
+}
+
+Quantity& Quantity::operator+=(const Quantity& other) {
+  if (nanos_ == 0) format_ = other.format_;
+  nanos_ += other.nanos_;
+  return *this;
+}
+
+Quantity& Quantity::operator-=(const Quantity& other) {
+  if (nanos_ == 0) format_ = other.format_;
+  nanos_ -= other.nanos_;
+  return *this;
+}
 
 std::string Quantity::text() const {
   if (nanos_ == 0) return "0";

@@ -59,7 +59,16 @@ class Quantity {
   std::int64_t value() const;        // rounded away from zero to whole units, saturating (bytes, counts)
   std::int64_t milli_value() const;  // rounded away from zero to thousandths, saturating (CPU)
   std::string text() const;          // canonical form in the suffix family it was written in
+  static Quantity count(std::int64_t units);
+  Quantity whole() const;            // rounded up to units
+  Quantity capped() const;           // within +-(2^63-1) units: ten thousand million of those can be added up
+  // Sums keep the suffix family of the left side, and take that of the right one while they are zero, as apimachinery's.
+  Quantity& operator+=(const Quantity& other);
+  Quantity& operator-=(const Quantity& other);
+  bool is_zero() const { return nanos_ == 0; }
+  bool is_negative() const { return nanos_ < 0; }
   friend bool operator==(const Quantity& a, const Quantity& b) { return a.nanos_ == b.nanos_; }
+  friend auto operator<=>(const Quantity& a, const Quantity& b) { return a.nanos_ <=> b.nanos_; }
 
  private:
   __int128 nanos_ = 0;

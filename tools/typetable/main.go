@@ -51,7 +51,7 @@ type kind struct {
 var kinds = []kind{
 	{"v1", corev1.Namespace{}}, {"v1", corev1.Node{}}, {"v1", corev1.Pod{}}, {"v1", corev1.PodTemplate{}}, {"v1", corev1.Service{}}, {"v1", corev1.ConfigMap{}},
 	{"v1", corev1.Secret{}}, {"v1", corev1.ServiceAccount{}}, {"v1", corev1.Event{}}, {"v1", corev1.Binding{}}, {"v1", corev1.PersistentVolumeClaim{}},
-	{"v1", corev1.PersistentVolume{}}, {"v1", corev1.Endpoints{}}, {"v1", metav1.Status{}}, {"v1", metav1.DeleteOptions{}},
+	{"v1", corev1.PersistentVolume{}}, {"v1", corev1.ResourceQuota{}}, {"v1", corev1.Endpoints{}}, {"v1", metav1.Status{}}, {"v1", metav1.DeleteOptions{}},
 	{"apps/v1", appsv1.Deployment{}}, {"apps/v1", appsv1.StatefulSet{}}, {"apps/v1", appsv1.DaemonSet{}}, {"apps/v1", appsv1.ReplicaSet{}},
 	{"batch/v1", batchv1.Job{}}, {"batch/v1", batchv1.CronJob{}},
 	{"coordination.k8s.io/v1", coordinationv1.Lease{}},

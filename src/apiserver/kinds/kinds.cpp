@@ -39,6 +39,7 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
         "involvedObject.fieldPath", "reason", "reportingComponent", "type"}},
       {r::leases, "lease", {}, {}, false, {}, {}},
       {r::claims, "persistentvolumeclaim", {"pvc"}, {}, true, {}, {}},
+      {workloads::quotas, "resourcequota", {"quota"}, {}, true, {}, {}},
       {workloads::jobs, "job", {}, {"all"}, true, {}, {"status.successful"}},
       {workloads::endpoint_slices, "endpointslice", {}, {}, false, {}, {}},
       {workloads::budgets, "poddisruptionbudget", {"pdb"}, {}, true, {}, {}},

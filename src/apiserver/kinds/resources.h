@@ -12,6 +12,7 @@ inline const kube::Resource network_policies{"networking.k8s.io", "v1", "network
 inline const kube::Resource storage_classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 inline const kube::Resource attributes_classes{"storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", false};
 inline const kube::Resource attributes_classes_beta{"storage.k8s.io", "v1beta1", "volumeattributesclasses", "VolumeAttributesClass", false};
+inline const kube::Resource quotas{"", "v1", "resourcequotas", "ResourceQuota", true};
 inline const kube::Resource volumes{"", "v1", "persistentvolumes", "PersistentVolume", false};
 
 // Labels, annotations and finalizers of Kubernetes' own controllers.
