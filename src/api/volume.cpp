@@ -239,6 +239,7 @@ spec:
             type: object
             properties:
               phase: {type: string, description: "Attaching, Attached, Detaching, Failed, Unknown"}
+              reason: {type: string, description: "InUse: it is not detached, as somebody has it mounted or open. Absent: nothing that waiting does not settle."}
               poolID: {type: string}
               device: {type: string, description: On the pool's machine.}
               generation: {type: integer, format: int64, description: Rises with each attachment of the volume.}

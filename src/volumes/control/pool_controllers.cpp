@@ -64,6 +64,7 @@ class Base : public kube::Controller {
   static Json status_of(const Json& object, const std::string& phase, const std::string& message) {
     Json out = object["status"].is_object() ? object["status"] : Json::object();
     out.set("phase", phase);
+    out.erase("reason");
     if (message.empty()) out.erase("message");
     else out.set("message", message);
     return out;
@@ -71,7 +72,9 @@ class Base : public kube::Controller {
   // Told, and tried again: by the queue's own rule where it may pass by itself, else now and then.
   Result<kube::Next> failed(const Json& object, const Task& task, Error error) {
     const bool soon = passes(error.code), news = object["status"]["message"].string() != error.message;
-    if (auto done = tell(object, status_of(object, soon ? task.phase : "Failed", error.message)); !done) return std::unexpected(std::move(done.error()));
+    Json status = status_of(object, soon ? task.phase : "Failed", error.message);
+    if (task.what == Do::Detach && error.code == Code::Conflict) status.set("reason", "InUse");
+    if (auto done = tell(object, std::move(status)); !done) return std::unexpected(std::move(done.error()));
     if (news) log_warn("a volume's operation waits", {{"kind", resource_.kind}, {"name", kube::name_of(object)}, {"why", error.message}});
     return kube::Next{soon ? std::chrono::nanoseconds(1s) : std::chrono::nanoseconds(kWaits)};
   }

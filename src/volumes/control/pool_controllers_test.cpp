@@ -271,8 +271,10 @@ TEST(PoolControllers, WhatIsMountedIsNotTakenAway) {
   site.settle();
   EXPECT_EQ(site.phase("attachments", "a.here"), "Detaching");
   EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("unmount it first"));
+  EXPECT_EQ(site.of("attachments", "a.here")["status"]["reason"].string(), "InUse");
   site.files.devices.begin()->second.second.used.reset();
   site.settle();
+  EXPECT_EQ(site.of("attachments", "a.here")["status"]["reason"].string(), "") << "only what is known";
   EXPECT_EQ(site.files.devices.size(), 1u) << "not known is not no";
   site.files.devices.begin()->second.second.used = false;
   site.settle();
