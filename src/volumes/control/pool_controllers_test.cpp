@@ -518,6 +518,33 @@ TEST(PoolControllers, RandomLivesWithDeathsAtAnyWrite) {
   EXPECT_GT(deaths, 500) << "or this has tried nothing";
 }
 
+TEST(PoolControllers, WhatWasBrokenOffIsGoneOnWithWhateverIsWishedByNow) {
+  Site site;
+  site.put(kVolumes, api::new_volume("a", {.pool = "here", .klass = api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}}));
+  site.put(kAttachments, api::new_attachment("a", "here", "here", false));
+  site.settle();
+  int failures = 0;
+  site.files.dies = [&](bool after) { return !after && failures++ < 1; };
+  const auto wish = [&](const char* field, Json value) {
+    Json object = site.of("volumes", "a");
+    object.child("spec").set(field, std::move(value));
+    EXPECT_TRUE(site.api.update(kVolumes, object));
+  };
+  wish("size", "2Gi");
+  site.settle();
+  EXPECT_EQ(site.files.devices.begin()->second.second.size, 2 * gib);
+  EXPECT_EQ(site.pool->under_way(), 0u);
+  // Limits that are wished back before they have come about.
+  failures = 0;
+  wish("iops", 300);
+  site.round();
+  EXPECT_EQ(site.pool->under_way(), 1u);
+  wish("iops", 0);
+  site.settle();
+  EXPECT_EQ(site.pool->under_way(), 0u);
+  EXPECT_EQ(site.files.engines.at("a").limits.iops, 0);
+}
+
 TEST(PoolControllers, TheyDeclareWhatTheyAsk) {
   Site site;
   kube::Access declared;
