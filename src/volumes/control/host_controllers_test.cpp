@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "kube/tiny_api.h"
+#include "volumes/control/mortal_api.h"
 #include "volumes/control/pool_controllers.h"
 #include "volumes/fake_machine.h"
 #include "volumes/memory_journal.h"
@@ -47,12 +48,14 @@ struct World {
   FakeMachine::World ceph{files};
   MemoryDisk disk;
   Rng rng;
+  MortalApi mortal{api};             // the daemon's
   std::unique_ptr<HostBoard> board;
   std::unique_ptr<VolumePool> pool;
   std::vector<std::unique_ptr<kube::Controller>> daemon;
   struct Host {
     std::string name;
     FakeMachine machine;
+    MortalApi mortal;
     OldCaches caches;
     std::vector<std::unique_ptr<kube::Controller>> process;
     bool silent = false, old = false;
@@ -65,7 +68,7 @@ struct World {
     files.size = 100 * gib;
     for (const auto& [name, machine] : {std::pair("here", "one"), {"a", "two"}, {"a2", "two"}, {"b", "three"}})
       EXPECT_TRUE(api.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{"machine", machine}})}})}})));
-    for (const char* name : {"m2", "m3"}) hosts.push_back(std::unique_ptr<Host>(new Host{.name = name, .machine = FakeMachine(ceph, std::string("id-") + name), .caches = {}, .process = {}}));
+    for (const char* name : {"m2", "m3"}) hosts.push_back(std::unique_ptr<Host>(new Host{.name = name, .machine = FakeMachine(ceph, std::string("id-") + name), .mortal = MortalApi(api), .caches = {}, .process = {}}));
     ceph.machines = {&hosts[0]->machine, &hosts[1]->machine};
     for (auto& one : hosts) restart(*one);
     restart();
@@ -74,15 +77,17 @@ struct World {
     daemon.clear();
     pool.reset();
     disk.crash(rng);
+    mortal.died = false;
     board = std::make_unique<HostBoard>(clock);
     auto opened = VolumePool::open(files, std::make_unique<MemoryJournal>(disk), board.get());
     ASSERT_TRUE(opened) << opened.error().message;
     pool = std::move(*opened);
-    daemon = pool_controllers({.api = api, .clock = clock, .pool = *pool, .name = "shared", .node_selector = "machine=one", .link = {}, .unlink = {}, .hosts = board.get(), .settle = {}});
+    daemon = pool_controllers({.api = mortal, .clock = clock, .pool = *pool, .name = "shared", .node_selector = "machine=one", .link = {}, .unlink = {}, .hosts = board.get(), .settle = {}});
     for (auto& one : daemon) one->start(api);
   }
   void restart(Host& host) {
-    host.process = host_controllers({.api = api, .clock = clock, .pool = "shared", .host = host.name, .id = "id-" + host.name, .node_selector = host.name == "m2" ? "machine=two" : "machine=three", .machine = [&host](const std::string&) { return std::make_unique<Borrowed>(host.machine); }, .report = {}});
+    host.mortal.died = false;
+    host.process = host_controllers({.api = host.mortal, .clock = clock, .pool = "shared", .host = host.name, .id = "id-" + host.name, .node_selector = host.name == "m2" ? "machine=two" : "machine=three", .machine = [&host](const std::string&) { return std::make_unique<Borrowed>(host.machine); }, .report = {}});
     for (auto& one : host.process) one->start(host.caches);
   }
   // The machine outlives its process.
@@ -301,6 +306,54 @@ TEST(Hosts, AnAttachmentOnItsWayIsGivenUp) {
   EXPECT_EQ(w.hosts[1]->machine.engines.begin()->first.generation, 2) << "the first one is used up";
 }
 
+// Each step and each write once where somebody dies, daemon or machine's process.
+TEST(Hosts, WhoeverDiesAtWhicheverStepItComesAbout) {
+  int at = 0, most = 0;
+  bool tried = true;
+  for (at = 0; tried && at < 400 && !testing::Test::HasFailure(); ++at) {
+    SCOPED_TRACE(at);
+    World w;
+    w.volume("v");
+    w.settle(4);
+    int count = 0;
+    tried = false;
+    const auto dies = [&](bool) { return count++ == at && (tried = true); };
+    const auto fate = [&] { return count++ == at ? (tried = true, 1 + at % 2) : 0; };
+    w.files.dies = dies, w.disk.dies = dies, w.mortal.fate = fate;
+    for (auto& host : w.hosts) host->machine.dies = dies, host->mortal.fate = fate;
+    const auto run = [&](int rounds) {
+      for (int i = 0; i < rounds; ++i) {
+        w.round();
+        if (!w.pool->usable() || w.mortal.died || (tried && i % 3 == 0)) w.restart();
+        for (auto& one : w.hosts)
+          if (one->mortal.died || (tried && i % 4 == 0)) w.restart(*one);
+      }
+    };
+    w.attach("v", "a");
+    run(8);
+    Json object = w.of("volumes", "v");
+    object.child("spec").set("size", "2Gi").set("iops", 500);
+    ASSERT_TRUE(w.api.update(kVolumes, object));
+    run(8);
+    w.detach("v", "a");
+    run(8);
+    w.attach("v", "b");
+    run(8);
+    count = 1 << 20;
+    w.restart();
+    w.settle();
+    ASSERT_EQ(w.phase("v.b"), "Attached") << w.message("v.b");
+    ASSERT_THAT(w.hosts[0]->machine.engines, testing::IsEmpty());
+    ASSERT_EQ(w.hosts[1]->machine.devices.size(), 1u);
+    ASSERT_EQ(w.hosts[1]->machine.devices.begin()->second.second.size, 2 * gib);
+    ASSERT_EQ(w.hosts[1]->machine.engines.begin()->second.limits.iops, 500);
+    ASSERT_EQ(w.pool->under_way(), 0u);
+    most = at;
+  }
+  EXPECT_GT(most, 40) << "or this has tried nothing";
+  EXPECT_LT(at, 400) << "it has not come to the end";
+}
+
 void live(std::uint64_t seed, int& deaths, int& forced) {
   SCOPED_TRACE(seed);
   World w(seed);
@@ -320,6 +373,9 @@ void live(std::uint64_t seed, int& deaths, int& forced) {
     };
   }
   w.disk.dies = [&](bool) { return mortal && rng.below(60) == 0; };
+  const auto fate = [&] { return mortal && rng.below(25) == 0 ? 1 + static_cast<int>(rng.below(2)) : 0; };
+  w.mortal.fate = fate;
+  for (auto& host : w.hosts) host->mortal.fate = fate;
   const auto check = [&] {
     ASSERT_THAT(w.ceph.wrong, testing::IsEmpty());
     for (const char* name : {"u", "v"}) {
@@ -358,7 +414,9 @@ void live(std::uint64_t seed, int& deaths, int& forced) {
         }
     }
     w.round();
-    if (!w.pool->usable()) mortal = false, w.restart(), ++deaths;
+    if (!w.pool->usable() || w.mortal.died) mortal = false, w.restart(), ++deaths;
+    for (auto& one : w.hosts)
+      if (one->mortal.died) w.restart(*one), ++deaths;
     check();
     if (testing::Test::HasFatalFailure()) return;
   }
