@@ -252,16 +252,20 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
     const auto entry = ledger_.entries().find(id);
     const bool managed = entry != ledger_.entries().end() && entry->second.managed, attached = entry != ledger_.entries().end() && entry->second.attached();
     const auto there = asked(id);
+    const std::string device = attached ? entry->second.device : "";
     if (!there && !host.empty())
       if (auto alive = lives(host); !alive) return std::unexpected(std::move(alive.error()));
     lock.unlock();
     const auto seen = see(id, there);
     std::string dead;  // the device of an engine that serves no more; who uses it is asked again and again, and nothing is written for that
     shown = seen && !seen->devices.empty() && (!managed || (seen->engine && !seen->engine->failed));
+    // A further machine makes it anew by itself, and by another device.
+    const bool by_another = shown && there && seen->devices[0].name != device;
     if (seen && !seen->devices.empty() && !shown && (there ? seen->devices[0].used : pool_.is_used(seen->devices[0].name)).value_or(true)) dead = seen->devices[0].name;
     lock.lock();
     // What is on its way to another machine is gone on with below.
     if (!seen && (!there || attached)) return std::unexpected(seen.error());
+    if (by_another) shown = false;
     if (!dead.empty()) return fail(Code::Conflict, fmt::format("the engine behind {} {}: unmount it, and the volume is attached anew", dead, seen->engine ? "could not write" : "has ended"));
   }
   if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown, host)); !done) return std::unexpected(std::move(done.error()));

@@ -278,6 +278,7 @@ TEST(Hosts, AnEngineThatEndsIsStartedAnewAndAHangingOneIsUnknown) {
   w.settle();
   EXPECT_EQ(w.phase("v.a"), "Attached");
   EXPECT_TRUE(w.hosts[0]->machine.serves("v"));
+  EXPECT_TRUE(w.hosts[0]->machine.devices.contains(w.of("attachments", "v.a")["status"]["device"].string())) << "by another device than before, and that is told";
   w.hosts[0]->machine.hangs = true;
   w.detach("v", "a");
   w.settle();
@@ -438,6 +439,8 @@ void live(std::uint64_t seed, int& deaths, int& forced) {
   for (const auto& [key, object] : w.api.all("attachments")) {
     ASSERT_EQ(object["status"]["phase"].string(), "Attached") << key.name << ": " << object["status"]["message"].string();
     volumes.insert(object["spec"]["volume"].string());
+    const std::string &host = object["status"]["host"].string(), &device = object["status"]["device"].string();
+    ASSERT_TRUE(host.empty() ? w.files.devices.contains(device) : w.hosts[host == "m2" ? 0 : 1]->machine.devices.contains(device)) << key.name << " is not " << device;
   }
   for (auto& host : w.hosts) {
     shown += host->machine.devices.size();
