@@ -59,13 +59,14 @@ class RbdMachine final : public Machine {
       if (!opened) return pass(std::move(opened.error()), fmt::format("{} is encrypted", asked.id));
       secret = std::move(*opened);
     }
-    return start_rbd_engine({.place = place_, .pool_id = pool_id_, .id = asked.id, .generation = asked.generation, .folder = shown_.folder_of(key(one)), .name = shown_.served_as(key(one)), .read_only = asked.read_only, .limits = {.iops = asked.iops, .bytes_per_second = asked.throughput}}, std::move(secret));
+    auto started = start_rbd_engine({.place = place_, .pool_id = pool_id_, .id = asked.id, .generation = asked.generation, .folder = shown_.folder_of(key(one)), .name = shown_.served_as(key(one)), .read_only = asked.read_only, .limits = {.iops = asked.iops, .bytes_per_second = asked.throughput}}, std::move(secret));
+    if (!started) clear(one);  // what it said is in the error
+    return started;
   }
   Result<void> stop_engine(const Showing& one) override {
     const std::string lock = shown_.folder_of(one.id) + ".lock";  // as ceph/rbd_image.h has it
     if (auto done = shown_.stop_engine(key(one), Fd(::open(lock.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))); !done) return done;
-    (void)::rmdir((shown_.folder_of(key(one)) + "/disk").c_str());
-    (void)::rmdir(shown_.folder_of(key(one)).c_str());
+    clear(one);
     return {};
   }
   Result<void> grow_engine(const Showing& one) override { return shown_.grow_engine(key(one)); }
@@ -75,6 +76,13 @@ class RbdMachine final : public Machine {
   Result<void> detach(const Showing& one, const std::string& device) override { return shown_.detach(key(one), device, nullptr); }
 
  private:
+  // Folders and logs bear a generation, and would be as many as there were attachments. The volume's lock stays: who waits for it has it open.
+  void clear(const Showing& one) {
+    const std::string folder = shown_.folder_of(key(one));
+    (void)::rmdir((folder + "/disk").c_str());
+    (void)::rmdir(folder.c_str());
+    (void)::unlink((folder + ".log").c_str());
+  }
   static std::string key(const Showing& one) { return fmt::format("{}.{}", one.id, one.generation); }
   Result<std::string> open_key(const Showing& one) {
     Command command{.argv = {place_.program, "header"}, .environment = {}, .working_directory = {}, .before_exec = {}};
