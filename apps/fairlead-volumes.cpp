@@ -58,6 +58,7 @@ struct Flags {
   volumes::PoolPlace place{.folder = {}, .image = {}};
   volumes::CephPlace ceph{.program = {}, .conf = {}, .user = "fairlead", .pool = {}, .space = "fairlead", .host = {}};
   std::string engine, name, pool, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0";
+  int host_silence = static_cast<int>(api::kHostSilence.count());  // seconds
   bool yes = false;
 };
 
@@ -157,7 +158,7 @@ int serve(Flags flags) {
   auto opened = flags.ceph.pool.empty() ? open_files(flags, *keyring) : open_ceph(flags, *keyring);
   if (!opened) return refuse(opened.error().message);
   const SystemClock clock;
-  volumes::HostBoard hosts(clock);
+  volumes::HostBoard hosts(clock, std::chrono::seconds(flags.host_silence));
   volumes::HostBoard* const further = opened->pool->is_distributed() ? &hosts : nullptr;
   auto pool = volumes::VolumePool::open(*opened->pool, std::move(opened->journal), further);
   if (!pool) return refuse(pool.error().message + "; nothing is changed, and what is attached goes on");
@@ -290,6 +291,7 @@ int main(int argc, char** argv) {
   host->add_option("--pool", flags.pool, "name of the VolumePool")->required();
   host->add_option("--folder", flags.place.folder, "where it is kept which machine this is (default: /var/lib/fairlead-volumes/host)");
   for (CLI::App* one : {run, host}) one->add_option("--nodes", flags.nodes, "labels of the nodes on this machine, as kubectl -l takes them (default: the node with its name)");
+  run->add_option("--host-silence", flags.host_silence, "seconds without a word after which a further machine counts as silent; each tells every 10")->capture_default_str()->check(CLI::Range(12, 3600));
   host->add_option("--engine", flags.engine, "fairlead-rbd by another path (default: beside this program)");
   run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or off: none is made here (default: fairlead-disk beside this program); of a pool in Ceph: fairlead-rbd");
   for (CLI::App* one : {run, take_over, host}) {

@@ -135,9 +135,9 @@ Json to_json(const ToldVolume& told) {
   return out;
 }
 
-HostFacts read_volume_host(const Json& object) {
+VolumeHostFacts read_volume_host(const Json& object) {
   const Json &spec = object["spec"], &status = object["status"];
-  HostFacts out{.name = kube::name_of(object), .pool = spec["pool"].string(), .host = spec["host"].string(), .node_selector = spec["nodeSelector"].string(), .pool_id = spec["poolID"].string(), .id = status["id"].string(), .told_pool_id = status["poolID"].string(), .heard = status["heard"].string(), .asked = {}, .told = {}};
+  VolumeHostFacts out{.name = kube::name_of(object), .pool = spec["pool"].string(), .host = spec["host"].string(), .node_selector = spec["nodeSelector"].string(), .pool_id = spec["poolID"].string(), .id = status["id"].string(), .told_pool_id = status["poolID"].string(), .heard = status["heard"].string(), .asked = {}, .told = {}};
   std::set<std::pair<std::string, std::int64_t>> known;
   for (const Json& one : spec["volumes"].items()) {
     AskedVolume asked{.id = one["id"].string(), .generation = one["generation"].integer(), .show = !one["gone"].boolean(), .read_only = one["readOnly"].boolean(), .encrypted = one["encrypted"].boolean(), .size = one["sizeBytes"].integer(), .iops = one["iops"].integer(), .throughput = one["throughputBytes"].integer()};

@@ -44,7 +44,7 @@ struct ToldVolume {
   bool there() const { return engine || !device.empty(); }
   friend bool operator==(const ToldVolume&, const ToldVolume&) = default;
 };
-struct HostFacts {
+struct VolumeHostFacts {
   std::string name, pool, host;     // name: of the object
   std::string node_selector;        // of the nodes there, as kubectl -l takes them
   std::string pool_id;              // by which the daemon asks
@@ -55,7 +55,7 @@ struct HostFacts {
   std::vector<ToldVolume> told;
 };
 // What cannot be read is left out: a name that is none, a generation that is not 1 at least, a second one of the same.
-HostFacts read_volume_host(const kube::Json& object);
+VolumeHostFacts read_volume_host(const kube::Json& object);
 kube::Json new_volume_host(const std::string& pool, const std::string& host, const std::string& node_selector);
 kube::Json to_json(const AskedVolume& asked);
 kube::Json to_json(const ToldVolume& told);

@@ -15,7 +15,7 @@ TEST(VolumeHost, WhatIsAskedAndToldIsReadAsItWasWritten) {
   const ToldVolume left{.id = "left", .generation = 9, .heard = false};
   object.child("spec").set("volumes", Json::array({to_json(shown), to_json(gone)})).set("poolID", "p");
   object.set("status", Json::object({{"id", "host"}, {"heard", "2026-11-27T12:00:00Z"}, {"volumes", Json::array({to_json(told), to_json(left)})}}));
-  const HostFacts read = read_volume_host(object);
+  const VolumeHostFacts read = read_volume_host(object);
   EXPECT_EQ(read.name, "shared.m2");
   EXPECT_EQ(read.node_selector, "rack=b");
   EXPECT_EQ(read.asked, (std::vector{shown, gone}));
@@ -28,7 +28,7 @@ TEST(VolumeHost, WhatCannotBeIsLeftOut) {
   const auto one = [](const char* id, std::int64_t generation) { return Json::object({{"id", id}, {"generation", generation}, {"sizeBytes", 5}}); };
   object.child("spec").set("volumes", Json::array({one("../x", 1), one("a", 0), one("a", 1), one("a", 1), Json("text")}));
   object.set("status", Json::object({{"volumes", Json::array({one("UP", 1), one("b", -3), one("b", 2)})}}));
-  const HostFacts read = read_volume_host(object);
+  const VolumeHostFacts read = read_volume_host(object);
   ASSERT_EQ(read.asked.size(), 1u);
   EXPECT_EQ(read.asked[0].generation, 1);
   ASSERT_EQ(read.told.size(), 1u);

@@ -3,7 +3,7 @@
 
 namespace fairlead::volumes {
 
-void HostBoard::told(api::HostFacts facts) {
+void HostBoard::told(api::VolumeHostFacts facts) {
   const auto now = clock_.monotonic();
   const std::lock_guard lock(mutex_);
   const auto [at, fresh] = known_.try_emplace(facts.host);

@@ -25,7 +25,7 @@ class HostBoard final : public Hosts {
   // ask: is called without a lock; may be empty until there is somebody to be asked.
   explicit HostBoard(const Clock& clock, std::chrono::nanoseconds patience = api::kHostSilence) : clock_(clock), patience_(patience) {}
   void on_ask(std::function<void(const std::string& host)> ask) { ask_ = std::move(ask); }  // before anything is asked
-  void told(api::HostFacts facts);
+  void told(api::VolumeHostFacts facts);
   void forget(const std::string& host);
   std::optional<HostSeen> seen(const std::string& host) override;
   void ask(const std::string& host) override {
@@ -34,7 +34,7 @@ class HostBoard final : public Hosts {
 
  private:
   struct Known {
-    api::HostFacts facts;
+    api::VolumeHostFacts facts;
     std::chrono::nanoseconds heard{};  // when `facts.heard` was another last
   };
   const Clock& clock_;

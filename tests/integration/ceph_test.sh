@@ -88,7 +88,7 @@ engine_pid() { "$build/bin/fairlead-rbd" status --folder "/run/fairlead-volumes/
 sum_of() { dd if="$1" bs=1M count="${2:-64}" iflag=direct status=none | sha256sum | cut -d' ' -f1; }
 fill() { dd if=/dev/urandom of="$1" bs=1M count="${2:-64}" oflag=direct conv=fsync status=none; }
 volumes() { # LOG FOLDER
-  start "$1" "$build/bin/fairlead-volumes" run --folder "$2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --metrics off --kubeconfig "$admin"
+  start "$1" "$build/bin/fairlead-volumes" run --folder "$2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --host-silence 12 --metrics off --kubeconfig "$admin"
 }
 serve
 printf 'apiVersion: v1\nkind: Node\nmetadata: {name: here, labels: {site: "yes"}}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {site: "yes"}}\n' | fairlead apply -f - > /dev/null
@@ -282,10 +282,13 @@ kill -9 "$(far_pid moved.3)"
 v create late --size 1Gi
 "$build/bin/fairlead" volume attach late far --kubeconfig "$admin" > /dev/null 2>&1 &
 cut=$!
-sleep 0.3
+is_asked() { fairlead get attachment late.far; }
+wait_until 10 'it is asked for' is_asked
 kill -9 "$daemon"
 kill "$cut" 2> /dev/null || true
 wait "$cut" 2> /dev/null || true
+wait_until 10 'both are gone' gone "$daemon"
+wait_until 10 'both are gone' gone "$host"
 further m2-2.log
 host=$last
 volumes volumes-3.log "$work/host"

@@ -74,7 +74,7 @@ class ShowController final : public Common {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = own();
     if (!object) return kube::Next{};
-    const api::HostFacts facts = api::read_volume_host(*object);
+    const api::VolumeHostFacts facts = api::read_volume_host(*object);
     const auto asked = std::find_if(facts.asked.begin(), facts.asked.end(), [&](const api::AskedVolume& one) { return key_of(one.id, one.generation) == key.name; });
     const std::pair where(facts.pool_id, key.name);
     // Not asked for any more: what there is stays, and is told as such.
@@ -119,7 +119,7 @@ class ReportController final : public Common {
       if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), "make VolumeHost " + key.name);
       return kube::Next{kWaits};
     }
-    const api::HostFacts facts = api::read_volume_host(*object);
+    const api::VolumeHostFacts facts = api::read_volume_host(*object);
     // Two that write one status would go on for ever.
     const auto heard = parse_time(facts.heard);
     if (!facts.id.empty() && facts.id != site.id && heard && site.clock.now() - *heard < 2 * api::kHostSilence) {

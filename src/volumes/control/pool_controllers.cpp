@@ -99,8 +99,8 @@ class Base : public kube::Controller {
                          return keys(change, news);
                        }});
   }
-  std::vector<api::HostFacts> hosts() const {
-    std::vector<api::HostFacts> out;
+  std::vector<api::VolumeHostFacts> hosts() const {
+    std::vector<api::VolumeHostFacts> out;
     if (site_.hosts != nullptr)
       caches_->of(api::kVolumeHosts).each("", [&](const Json& one) {
         if (is_ours(one)) out.push_back(api::read_volume_host(one));
@@ -491,7 +491,7 @@ class HostController final : public Base {
     }
     if (!is_ours(*object)) return kube::Next{};
     if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
-    const api::HostFacts facts = api::read_volume_host(*object);
+    const api::VolumeHostFacts facts = api::read_volume_host(*object);
     site_.hosts->told(facts);
     const auto wanted = all_asked(site_.pool.asked_of(facts.host), facts, site_.pool.id());
     if (wanted == facts.asked && facts.pool_id == site_.pool.id()) return kube::Next{};

@@ -11,7 +11,7 @@
 namespace fairlead::volumes {
 namespace {
 
-const api::ToldVolume* told_of(const api::HostFacts& host, const api::AskedVolume& asked) {
+const api::ToldVolume* told_of(const api::VolumeHostFacts& host, const api::AskedVolume& asked) {
   for (const api::ToldVolume& one : host.told)
     if (one.id == asked.id && one.generation == asked.generation) return &one;
   return nullptr;
@@ -34,7 +34,7 @@ std::optional<Asked> asked_for(const std::string& id, const Entry& entry, const 
   return out;
 }
 
-std::vector<api::AskedVolume> all_asked(std::vector<api::AskedVolume> wanted, const api::HostFacts& host, const std::string& pool_id) {
+std::vector<api::AskedVolume> all_asked(std::vector<api::AskedVolume> wanted, const api::VolumeHostFacts& host, const std::string& pool_id) {
   for (const api::ToldVolume& told : host.told)
     if (told.there() && host.told_pool_id == pool_id && std::none_of(wanted.begin(), wanted.end(), [&](const api::AskedVolume& one) { return one.id == told.id && one.generation == told.generation; })) wanted.push_back({.id = told.id, .generation = told.generation, .show = false});
   std::sort(wanted.begin(), wanted.end(), [](const api::AskedVolume& a, const api::AskedVolume& b) { return std::tie(a.id, a.generation) < std::tie(b.id, b.generation); });
@@ -58,9 +58,9 @@ Error not_yet(const std::optional<HostSeen>& host, const Asked& asked) {
   return {Code::Unavailable, fmt::format("the machine {} is asked to {} {}, and has not yet", asked.host, asked.volume.show ? "show" : "take away", asked.volume.id)};
 }
 
-Result<std::string> host_of(const std::string& node, const std::map<std::string, std::string>& labels, const std::vector<api::HostFacts>& hosts) {
+Result<std::string> host_of(const std::string& node, const std::map<std::string, std::string>& labels, const std::vector<api::VolumeHostFacts>& hosts) {
   std::string out;
-  for (const api::HostFacts& one : hosts) {
+  for (const api::VolumeHostFacts& one : hosts) {
     const auto parsed = kube::LabelSelector::parse(one.node_selector);
     if (!parsed || !(one.node_selector.empty() ? api::pool_name_for(node) == one.host : parsed->matches(labels))) continue;
     if (!out.empty()) return fail(Code::Conflict, fmt::format("node {} is on one machine, and the selectors of {} and {} both have it (VolumeHost)", node, out, one.host));

@@ -21,11 +21,11 @@ struct Asked {
 // What is asked of a machine for this volume now; nothing: it is on none. leaving: an attachment that is on its way is not wanted any more.
 std::optional<Asked> asked_for(const std::string& id, const Entry& entry, const std::map<std::int64_t, Intent>& under_way, bool leaving);
 // All that is asked of one machine: this, and to take away whatever else it shows, as it says. Sorted.
-std::vector<api::AskedVolume> all_asked(std::vector<api::AskedVolume> wanted, const api::HostFacts& host, const std::string& pool_id);
+std::vector<api::AskedVolume> all_asked(std::vector<api::AskedVolume> wanted, const api::VolumeHostFacts& host, const std::string& pool_id);
 
 // A machine, and since when it says nothing; nothing: it was heard of lately.
 struct HostSeen {
-  api::HostFacts facts;
+  api::VolumeHostFacts facts;
   std::optional<std::string> silent;
 };
 // What it answers to what is asked. Unavailable: it is not known, silent, or has not answered: what is there is not known.
@@ -34,6 +34,6 @@ Result<Sight> seen_there(const std::optional<HostSeen>& host, const Asked& asked
 Error not_yet(const std::optional<HostSeen>& host, const Asked& asked);
 
 // The machine whose selector has this node; empty: none. Conflict: several have.
-Result<std::string> host_of(const std::string& node, const std::map<std::string, std::string>& labels, const std::vector<api::HostFacts>& hosts);
+Result<std::string> host_of(const std::string& node, const std::map<std::string, std::string>& labels, const std::vector<api::VolumeHostFacts>& hosts);
 
 }  // namespace fairlead::volumes

@@ -38,7 +38,7 @@ TEST(Asked, FollowsFromTheLedger) {
 }
 
 TEST(Asked, WhatAMachineShowsBesideIsToGo) {
-  api::HostFacts host;
+  api::VolumeHostFacts host;
   host.told_pool_id = pool;
   const api::AskedVolume wanted{.id = "b", .generation = 2, .show = true, .size = gib};
   host.told = {{.id = "b", .generation = 1, .device = "/dev/loop1"}, {.id = "b", .generation = 2, .engine = true}, {.id = "a", .generation = 3, .heard = true, .show = false}};
@@ -77,8 +77,8 @@ TEST(Seen, OnlyAnAnswerToWhatIsAskedIsOne) {
 }
 
 TEST(HostOf, ANodeIsOnOneMachine) {
-  const auto named = [](const char* host, const char* selector) { return api::HostFacts{.name = {}, .pool = {}, .host = host, .node_selector = selector, .pool_id = {}, .id = {}, .told_pool_id = {}, .heard = {}, .asked = {}, .told = {}}; };
-  const std::vector<api::HostFacts> hosts{named("m2", "rack=b"), named("m3", ""), named("m4", "bad in (")};
+  const auto named = [](const char* host, const char* selector) { return api::VolumeHostFacts{.name = {}, .pool = {}, .host = host, .node_selector = selector, .pool_id = {}, .id = {}, .told_pool_id = {}, .heard = {}, .asked = {}, .told = {}}; };
+  const std::vector<api::VolumeHostFacts> hosts{named("m2", "rack=b"), named("m3", ""), named("m4", "bad in (")};
   EXPECT_EQ(host_of("n", {{"rack", "b"}}, hosts).value(), "m2");
   EXPECT_EQ(host_of("n", {{"rack", "a"}}, hosts).value(), "");
   EXPECT_EQ(host_of("m3", {}, hosts).value(), "m3") << "without a selector: the node of its name";
