@@ -299,7 +299,12 @@ Result<int> attach(Context& context, const Options& options) {
     if (!all) return pass(std::move(all.error()), "list the attachments");
     for (const Json& one : *all) others = others || (one["spec"]["volume"].string() == options.name && !one["spec"]["readOnly"].boolean());
   }
-  if (const std::string& at = (*volume)["status"]["node"].string(); !at.empty() && at != options.other && (!options.read_only || others))
+  // The volume's status follows a detachment a moment later: who has it no more is in nobody's way.
+  const auto has = [&](const std::string& node) {
+    const auto there = session->api().get(api::kAttachments, {"", api::attachment_name(options.name, node)});
+    return there || there.error().code != Code::NotFound;
+  };
+  if (const std::string& at = (*volume)["status"]["node"].string(); !at.empty() && at != options.other && (!options.read_only || others) && (at.find(',') != at.npos || has(at)))
     return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume, or several that all read it (--read-only). `fairlead volume detach {}` first, or give {} a copy: `fairlead volume create NAME --from-volume {}`", options.name, at, options.name, options.other, options.name));
   return made(context, *session, api::kAttachments, api::new_attachment(options.name, (*volume)["spec"]["pool"].string(), options.other, options.read_only), options, [](const Json& now) { return now["status"]["phase"].string() == "Attached"; },
               [&](const Json& now, double seconds) { return fmt::format("volume {} is {} on the machine of {}{} ({})", options.name, now["status"]["device"].string(), options.other, options.read_only ? ", read-only" : "", took(seconds)); });
