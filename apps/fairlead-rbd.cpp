@@ -2,6 +2,7 @@
 // fairlead-rbd: what reaches a Ceph pool for fairlead-volumes. Started by it. Wiring only.
 //   fairlead-rbd store --ceph-... --host ID                      its store: images are made, copied and removed by it (src/ceph/store_server.h)
 //   fairlead-rbd serve --ceph-... --host ID --pool-id ID --image ID --folder DIR --name NAME ...   the engine of one volume (src/disk), which outlives it
+//   fairlead-rbd header --ceph-... --host ID --image ID           what a further machine needs to open an encrypted volume
 //   fairlead-rbd status|stop --folder DIR
 #include <fmt/format.h>
 #include <malloc.h>
@@ -27,9 +28,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", FAIRLEAD_VERSION);
   auto* store = app.add_subcommand("store", "carry out by stdin and stdout what fairlead-volumes asks for");
   auto* serve = app.add_subcommand("serve", "serve a volume's image as the file NAME in DIR/disk; goes on in the background once it does");
+  auto* header = app.add_subcommand("header", "tell the header of an encrypted volume, in base64");
   auto* status = app.add_subcommand("status", "what an engine does");
   auto* stop = app.add_subcommand("stop", "end one; refused while its file is open");
-  for (CLI::App* one : {store, serve}) {
+  for (CLI::App* one : {store, serve, header}) {
     one->add_option("--ceph-conf", claim.place.conf, "ceph.conf, which names the monitors and the keyring");
     one->add_option("--ceph-user", claim.place.user, "of Ceph, without client.")->capture_default_str();
     one->add_option("--ceph-pool", claim.place.pool, "of Ceph")->required();
@@ -39,7 +41,8 @@ int main(int argc, char** argv) {
   store->add_flag("--take-over", claim.take_over, "from another host, which is dead");
   for (CLI::App* one : {serve, status, stop}) one->add_option("--folder", flags.place.folder, "absolute; it holds the socket, and the mount")->required();
   serve->add_option("--pool-id", image.pool_id, "of the pool")->required();
-  serve->add_option("--image", image.id, "of the volume")->required();
+  for (CLI::App* one : {serve, header}) one->add_option("--image", image.id, "of the volume")->required();
+  serve->add_option("--generation", image.generation, "of the attachment for which the pool's daemon has asked; 0: on its own machine")->check(CLI::NonNegativeNumber);
   serve->add_option("--name", flags.place.name, "as which it is served")->required();
   serve->add_flag("--read-only", flags.read_only, "refuse writes");
   serve->add_option("--iops", flags.limits.iops, "operations a second; 0: no limit")->check(CLI::NonNegativeNumber);
@@ -53,6 +56,7 @@ int main(int argc, char** argv) {
     ::signal(SIGPIPE, SIG_IGN);
     return ceph::serve_store(claim, 0, 1);
   }
+  if (header->parsed()) return ceph::tell_header(claim.place, image.id);
   disk::ignore_signals();
   if (!flags.place.folder.starts_with('/')) {
     fmt::print(stderr, "fairlead-rbd: --folder: an absolute path is expected\n");

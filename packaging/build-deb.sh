@@ -201,6 +201,8 @@ finish fairlead-volumes Apache-2.0 'cryptsetup-bin, e2fsprogs, xfsprogs, init-sy
 # Apart, as it depends on Ceph's libraries.
 if [[ -x $build/bin/fairlead-rbd ]]; then
   program fairlead-volumes-ceph fairlead-rbd
+  # Of further machines: begun by whoever has written its options.
+  install -D -m 0644 "$here/units/fairlead-volumes-host.service" "$work/fairlead-volumes-ceph/usr/lib/systemd/system/fairlead-volumes-host.service"
   finish fairlead-volumes-ceph Apache-2.0 "fairlead-volumes (= $version)" '' 'control plane of AI training clusters: block volumes in Ceph' \
     'What fairlead-volumes needs for a pool of volumes in a Ceph cluster: access to it, and the engine of a volume that lies there.'
 fi

@@ -71,6 +71,8 @@ bluestore cache autotune = false
 bluestore cache size = 268435456
 osd memory target = 939524096
 osd mclock profile = high_client_ops
+osd snap trim sleep hdd = 0
+osd snap trim sleep hybrid = 0
 CONF
   (
     umask 077

@@ -11,6 +11,7 @@
 #include "api/network_interface.h"
 #include "api/training_plan.h"
 #include "api/volume.h"
+#include "api/volume_host.h"
 #include "api/volume_key.h"
 
 namespace fairlead::api {
@@ -237,6 +238,7 @@ std::vector<Json> crds() {
   all.push_back(network_interface_crd());
   for (Json& crd : volume_crds()) all.push_back(std::move(crd));
   all.push_back(volume_key_crd());
+  all.push_back(volume_host_crd());
   all.push_back(stack_crd());
   all.push_back(pod_identity::association_crd());
   all.push_back(training_crd());

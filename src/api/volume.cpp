@@ -204,6 +204,7 @@ spec:
     - {name: Volume, type: string, jsonPath: .spec.volume}
     - {name: Node, type: string, jsonPath: .spec.node}
     - {name: Device, type: string, jsonPath: .status.device}
+    - {name: Host, type: string, priority: 1, jsonPath: .status.host}
     - {name: Message, type: string, jsonPath: .status.message}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
     schema:
@@ -239,8 +240,10 @@ spec:
             type: object
             properties:
               phase: {type: string, description: "Attaching, Attached, Detaching, Failed, Unknown"}
+              reason: {type: string, description: "InUse: it is not detached, as somebody has it mounted or open. Absent: nothing that waiting does not settle."}
               poolID: {type: string}
-              device: {type: string, description: On the pool's machine.}
+              device: {type: string, description: "On the machine of the node."}
+              host: {type: string, description: "Which that is (VolumeHost); left out: the pool's own."}
               generation: {type: integer, format: int64, description: Rises with each attachment of the volume.}
               message: {type: string}
 )yaml";

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "api/volume.h"
+#include "api/volume_host.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fairlead;
@@ -19,5 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto pool = api::read_pool(*json);
   const auto chosen = api::choose_pool({pool}, {.size = api::kLeastVolume, .pools = {}, .node = {}}, Instant());
   if (chosen && pool.left() < api::kLeastVolume) std::abort();
+  // A machine reads what is asked of it as it was asked.
+  for (const auto& one : api::read_volume_host(*json).asked) {
+    auto again = api::new_volume_host("p", "h", "");
+    again.child("spec").set("volumes", kube::Json::array({api::to_json(one)}));
+    if (api::read_volume_host(again).asked != std::vector{one}) std::abort();
+  }
   return 0;
 }

@@ -65,11 +65,14 @@ Result<void> called(std::vector<std::string> argv) {
   return done->exit.code == 0 ? Result<void>() : Result<void>(fail(Code::Internal, fmt::format("{}: exit status {}: {}", name, done->exit.code, last_words(*done))));
 }
 
-// "ID.POOLID.disk": what an engine serves, whose mount may be gone with it.
+// "ID.POOLID.disk", and on further machines of a pool "ID.GENERATION.POOLID.disk": what an engine serves, whose mount may be gone with it.
 bool is_served(std::string_view name, const std::string& volume) {
   if (constexpr std::string_view gone = " (deleted)"; name.ends_with(gone)) name.remove_suffix(gone.size());
   constexpr std::string_view end = ".disk";
-  return name.starts_with(volume + ".") && name.ends_with(end) && name.size() == volume.size() + 1 + 36 + end.size();
+  if (!name.starts_with(volume + ".") || !name.ends_with(end)) return false;
+  name.remove_prefix(volume.size() + 1), name.remove_suffix(end.size());
+  if (const std::size_t dot = name.find('.'); dot != name.npos && dot > 0 && name.substr(0, dot).find_first_not_of("0123456789") == name.npos) name.remove_prefix(dot + 1);
+  return name.size() == 36 && name.find('.') == name.npos;
 }
 
 // The pool's daemon gives its devices the volume's name; what losetup made has a path there.

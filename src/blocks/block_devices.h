@@ -19,7 +19,7 @@ struct Device {
   bool read_only = false;
   friend bool operator==(const Device&, const Device&) = default;
 };
-// The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine). NotFound: none does. Conflict: several do.
+// The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine, ID.GENERATION.POOLID.disk on a further machine of a pool). NotFound: none does. Conflict: several do.
 Result<Device> device_of(const std::string& volume);
 // The same, and open: as long as `open` is there its number shows this volume and no other, since the kernel gives a loop device's number out again after its last close. Unavailable: it went meanwhile.
 struct OpenDevice {

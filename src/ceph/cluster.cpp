@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "base/rng.h"
@@ -100,11 +101,11 @@ Result<std::map<std::string, std::string>> Cluster::notes() {
 }
 
 namespace {
-// As one: only while the pool is the host's.
-Result<void> change(rados_ioctx_t io, const std::string& key, const std::optional<std::string>& value, const std::string& host) {
+// As one: only while the note `other` says this. Conflict: `why`.
+Result<void> change(rados_ioctx_t io, const std::string& key, const std::optional<std::string>& value, const char* other, const std::string& says, const char* why) {
   rados_write_op_t op = rados_create_write_op();
   int same = 0;
-  rados_write_op_omap_cmp(op, "owner", LIBRADOS_CMPXATTR_OP_EQ, host.data(), host.size(), &same);
+  rados_write_op_omap_cmp(op, other, LIBRADOS_CMPXATTR_OP_EQ, says.data(), says.size(), &same);
   const char* const keys[]{key.c_str()};
   const std::size_t key_sizes[]{key.size()};
   if (value) {
@@ -116,12 +117,14 @@ Result<void> change(rados_ioctx_t io, const std::string& key, const std::optiona
   }
   const int error = rados_write_op_operate(op, io, pool_object, nullptr, LIBRADOS_OPERATION_NOFLAG);
   rados_release_write_op(op);
-  if (error == -ECANCELED) return fail(Code::Conflict, "the Ceph pool is another machine's by now");
+  if (error == -ECANCELED) return fail(Code::Conflict, why);
   return error < 0 ? Result<void>(fail_ceph(error, "note " + key)) : Result<void>();
 }
+constexpr const char* others = "the Ceph pool is another machine's by now";
 }  // namespace
-Result<void> Cluster::note(const std::string& key, const std::string& value, const std::string& host) { return change(io_, key, value, host); }
-Result<void> Cluster::forget(const std::string& key, const std::string& host) { return change(io_, key, std::nullopt, host); }
+Result<void> Cluster::note(const std::string& key, const std::string& value, const std::string& host) { return change(io_, key, value, "owner", host, others); }
+Result<void> Cluster::forget(const std::string& key, const std::string& host) { return change(io_, key, std::nullopt, "owner", host, others); }
+Result<void> Cluster::note_if(const std::string& key, const std::string& value, const std::string& other, const std::string& says) { return change(io_, key, value, other.c_str(), says, "the pool's daemon has not asked for this attachment here, or not any more"); }
 
 Result<void> Cluster::shut_out(const std::string& address, State state) {
   std::string text = address;
@@ -157,7 +160,7 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
   const auto other = [&](const std::string& who) {
     return fail(Code::Conflict, fmt::format("the namespace {} of the Ceph pool {} is the pool of another fairlead-volumes ({}). If that one is dead, or has stopped for good, make it this machine's by `fairlead-volumes take-over`: the other is shut out by Ceph first", place_.space, place_.pool, who));
   };
-  bool was_others = false;
+  std::set<std::string> lost;  // hosts
   for (int tries = 0;; ++tries) {
     const int error = rados_lock_exclusive(io_, pool_object, lock_name, host.c_str(), "fairlead-volumes", nullptr, 0);
     if (error >= 0) break;
@@ -166,7 +169,7 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
     if (!held) return std::unexpected(std::move(held.error()));
     if (!*held) continue;
     if ((*held)->cookie != host && !take_over) return other("at " + (*held)->address);
-    was_others = was_others || (*held)->cookie != host;
+    if ((*held)->cookie != host) lost.insert((*held)->cookie);
     if (auto done = shut_out((*held)->address, (*held)->cookie == host ? State::Dead : State::MayBeAway); !done) return std::unexpected(std::move(done.error()));
     if (const int broken = rados_break_lock(io_, pool_object, lock_name, (*held)->client.c_str(), (*held)->cookie.c_str()); broken < 0 && broken != -ENOENT) return fail_ceph(broken, "take the Ceph pool over");
   }
@@ -178,24 +181,32 @@ Result<std::string> Cluster::claim(const std::string& host, bool take_over) {
       (void)rados_unlock(io_, pool_object, lock_name, host.c_str());
       return other("host " + owner);
     }
-    was_others = true;
+    lost.insert(owner);
   }
-  const char *const key[]{"owner"}, *const value[]{host.c_str()};
-  const std::size_t key_size[]{5}, size[]{host.size()};
   op = rados_create_write_op();
-  rados_write_op_omap_set2(op, key, value, key_size, size, 1);
+  const auto set = [&](const std::string& name, const std::string& text) {
+    const char *const key[]{name.c_str()}, *const value[]{text.c_str()};
+    const std::size_t key_size[]{name.size()}, size[]{text.size()};
+    rados_write_op_omap_set2(op, key, value, key_size, size, 1);
+  };
+  set("owner", host);
+  // With it, whose engines are to be shut out: a death before that leaves it noted.
+  for (const std::string& one : lost) set("dead." + one, "-");
   const int noted = rados_write_op_operate(op, io_, pool_object, nullptr, LIBRADOS_OPERATION_NOFLAG);
   rados_release_write_op(op);
   if (noted < 0) return fail_ceph(noted, "note whose the Ceph pool is");
-  // No engine of the other can note itself any more: those that have are all there are.
-  if (was_others) {
-    known = notes();
-    if (!known) return std::unexpected(std::move(known.error()));
+  // No engine of theirs can note itself any more: those that have are all there are.
+  known = notes();
+  if (!known) return std::unexpected(std::move(known.error()));
+  for (const auto& [dead, nothing] : *known) {
+    if (!dead.starts_with("dead.")) continue;
+    const std::string who = dead.substr(5);
     for (const auto& [name, text] : *known) {
-      if (!name.starts_with("engine.") || text.starts_with(host + " ")) continue;
+      if (who == host || !name.starts_with("engine.") || !text.starts_with(who + " ")) continue;
       if (auto done = shut_out(text.substr(text.rfind(' ') + 1), State::MayBeAway); !done) return std::unexpected(std::move(done.error()));
       if (auto done = forget(name, host); !done) return std::unexpected(std::move(done.error()));
     }
+    if (auto done = forget(dead, host); !done) return std::unexpected(std::move(done.error()));
   }
   auto id = read(pool_object);
   if (!id) return std::unexpected(std::move(id.error()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection to one namespace of one pool of a Ceph cluster, and what is kept there beside images: the object `fairlead.pool`. Sources: librados.h of Ceph 16.2, docs.ceph.com (user management, RBD exclusive locks).
-// Notes (omap of that object): `owner`: the host whose pool it is; `making.ID`: an image that is being made; `engine.ID`: HOST CLIENT ADDRESS of the engine that serves it, or has.
+// Notes (omap of that object): `owner`: the host whose pool it is; `making.ID`: an image that is being made; `engine.ID`: HOST CLIENT ADDRESS of the engine that serves it, or has; `may.ID`: HOST GENERATION of the one on a further machine that may; `dead.HOST`: who has lost the pool, and whose engines are to be shut out still.
 // Calls wait as long as the cluster does not answer: whoever cannot wait ends the process, and shuts it out.
 #pragma once
 #include <rados/librados.h>
@@ -41,12 +41,13 @@ class Cluster {
   // Conflict: the pool is not `host`'s (any more).
   Result<void> note(const std::string& key, const std::string& value, const std::string& host);
   Result<void> forget(const std::string& key, const std::string& host);
+  Result<void> note_if(const std::string& key, const std::string& value, const std::string& other, const std::string& says);  // Conflict: that other note says something else
   // Nothing that it has sent and that was not done yet is ever done, when this returns: for an hour of one that is dead, for a year of one that may only be away.
   enum class State { Dead, MayBeAway };
   Result<void> shut_out(const std::string& address, State state);
 
   // The pool's id, made if it has none. This client has the pool from here on, as `host`'s. What `host` had it by before is shut out: the caller knows that it is dead.
-  // Conflict: it is another host's; take_over: that one is shut out, with all its engines.
+  // Conflict: it is another host's; take_over: that one is shut out, with all its engines; those of further machines go on.
   Result<std::string> claim(const std::string& host, bool take_over);
   // The address of who has claimed it; nothing: nobody.
   Result<std::optional<std::string>> claimed_by();

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <vector>
 
@@ -21,16 +20,6 @@ namespace fairlead::ceph {
 namespace {
 
 constexpr const char* key = "fairlead.volume";
-
-struct Engine {
-  std::string host, client, address;
-};
-std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id) {
-  const auto found = notes.find("engine." + id);
-  if (found == notes.end()) return std::nullopt;
-  const auto words = split(found->second, ' ');
-  return words.size() == 3 ? std::optional(Engine{words[0], words[1], words[2]}) : std::nullopt;
-}
 
 struct Watcher {
   std::string address;
@@ -64,6 +53,14 @@ std::optional<Mark> read_mark(std::string_view text) {
   const auto read = std::from_chars(words[3].data(), words[3].data() + words[3].size(), out.depth);
   return read.ec == std::errc() && read.ptr == words[3].data() + words[3].size() && out.depth >= 0 ? std::optional(out) : std::nullopt;
 }
+
+std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id) {
+  const auto found = notes.find("engine." + id);
+  if (found == notes.end()) return std::nullopt;
+  const auto words = split(found->second, ' ');
+  return words.size() == 3 ? std::optional(Engine{words[0], words[1], words[2]}) : std::nullopt;
+}
+std::string allowance_of(const std::string& id) { return "may." + id; }
 
 std::string engine_lock(const std::string& pool_id, const std::string& id) { return fmt::format("/run/fairlead-volumes/{}/{}.lock", pool_id.substr(0, 8), id); }
 
@@ -149,14 +146,15 @@ Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::s
   return break_lock(cluster, image, *engine);
 }
 
-Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id) {
+Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation) {
   const auto notes = cluster.notes();
   if (!notes) return std::unexpected(notes.error());
   const auto before = engine_of(*notes, id);
   const auto address = cluster.address();
   if (!address) return std::unexpected(address.error());
-  // First of all it is noted: a death after this leaves one that is known. Fails if the pool is another machine's by now.
-  if (auto done = cluster.note("engine." + id, fmt::format("{} {} {}", host, cluster.client(), *address), host); !done) return done;
+  // First of all it is noted: a death after this leaves one that is known. Fails if the pool is another machine's by now, or if this one may not have the image.
+  const std::string note = fmt::format("{} {} {}", host, cluster.client(), *address);
+  if (auto done = generation == 0 ? cluster.note("engine." + id, note, host) : cluster.note_if("engine." + id, note, allowance_of(id), fmt::format("{} {}", host, generation)); !done) return done;
   const auto claimed = cluster.claimed_by();
   if (!claimed) return std::unexpected(claimed.error());
   for (int tries = 0;; ++tries) {

@@ -4,7 +4,9 @@
 #pragma once
 #include <rbd/librbd.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,6 +25,13 @@ std::optional<Mark> read_mark(std::string_view text);  // nothing: it is none
 
 // Where an engine on this machine claims a volume, by flock: as long as that is held it is alive.
 std::string engine_lock(const std::string& pool_id, const std::string& id);
+
+// What the pool notes of the engine that serves a volume, or has; and under what it notes which may.
+struct Engine {
+  std::string host, client, address;
+};
+std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id);
+std::string allowance_of(const std::string& id);
 
 class OpenImage {
  public:
@@ -46,7 +55,7 @@ class OpenImage {
 
 // An engine that had the image's lock and is dead has it no more when this returns, and is shut out. That it is dead is certain alone of one of this machine, whose flock is free; whoever else has it keeps it.
 Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::string& pool_id, const std::string& host, const std::string& id);
-// The same for an engine, which has the flock itself, and the image alone from here on. Conflict: somebody else has it.
-Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id);
+// The same for an engine, which has the flock itself, and the image alone from here on. generation: 0 on the machine of the pool's daemon; elsewhere that of the attachment for which it may. Conflict: somebody else has it, or it may not (any more).
+Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation);
 
 }  // namespace fairlead::ceph

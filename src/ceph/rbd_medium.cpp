@@ -86,7 +86,7 @@ Result<std::unique_ptr<disk::Medium>> open_rbd_medium(const EngineImage& about) 
   const auto mark = image->mark();
   if (!mark) return std::unexpected(mark.error());
   if (!*mark || (*mark)->id != about.id || (*mark)->snapshot) return fail(Code::Conflict, "the image " + about.id + " is not that of a volume of ours");
-  if (auto done = take_image(**cluster, *image, about.host, about.id); !done) return std::unexpected(std::move(done.error()));
+  if (auto done = take_image(**cluster, *image, about.host, about.id, about.generation); !done) return std::unexpected(std::move(done.error()));
   return std::make_unique<RbdMedium>(std::move(lock), std::move(*cluster), std::move(*image), about.id);
 }
 

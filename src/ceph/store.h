@@ -49,6 +49,10 @@ class Store {
   void sweep();                         // deletes what a death has kept from being deleted; may take long. Now and then, as an OSD that has kept it may be another by then
   Result<std::string> header(const std::string& id);               // NotFound: there is none
   Result<void> set_header(const std::string& id, const std::string& header);
+  // Of volumes on further machines: the engine of that host, by that generation of its attachment, may take the image; none may; and what one has is taken from it: nothing that it has sent and that was not done is ever done.
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation);
+  Result<void> withdraw(const std::string& id);
+  Result<void> shut_out(const std::string& id);
   Result<std::string> journal();
   Result<void> append(const std::string& bytes);                   // to the journal: all or nothing
   Result<void> cut(std::size_t size);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ceph/store_server.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -68,6 +69,9 @@ const std::map<std::string, Verb, std::less<>> verbs{
     {"grow", {2, [](const Call& c) -> Result<Words> { const auto size = number(c.words[1]); return size ? nothing(c.store.grow(c.words[0], *size, c.alive)) : std::unexpected(size.error()); }}},
     {"header", {1, [](const Call& c) -> Result<Words> { return encoded(c.store.header(c.words[0])); }}},
     {"set-header", {2, [](const Call& c) -> Result<Words> { const auto bytes = parse_base64(c.words[1]); return bytes ? nothing(c.store.set_header(c.words[0], *bytes)) : std::unexpected(bytes.error()); }}},
+    {"allow", {3, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[2]); return generation ? nothing(c.store.allow(c.words[0], c.words[1], *generation)) : std::unexpected(generation.error()); }}},
+    {"withdraw", {1, [](const Call& c) -> Result<Words> { return nothing(c.store.withdraw(c.words[0])); }}},
+    {"shut-out", {1, [](const Call& c) -> Result<Words> { return nothing(c.store.shut_out(c.words[0])); }}},
     {"journal", {0, [](const Call& c) -> Result<Words> { return encoded(c.store.journal()); }}},
     {"append", {1, [](const Call& c) -> Result<Words> { const auto bytes = parse_base64(c.words[0]); return bytes ? nothing(c.store.append(*bytes)) : std::unexpected(bytes.error()); }}},
     {"cut", {1, [](const Call& c) -> Result<Words> { const auto size = number(c.words[0]); return size ? nothing(c.store.cut(static_cast<std::size_t>(*size))) : std::unexpected(size.error()); }}},
@@ -128,6 +132,17 @@ int serve_store(const Claim& claim, int in, int to) {
     }
     rest.erase(0, from);
   }
+}
+
+int tell_header(const Place& place, const std::string& id) {
+  const auto cluster = Cluster::connect(place);
+  const auto bytes = cluster ? (*cluster)->read("fairlead.luks." + id) : std::unexpected(cluster.error());
+  if (!bytes || !*bytes) {
+    fmt::print(stderr, "fairlead-rbd: {}\n", bytes ? "the header of the encrypted volume " + id + " is not there" : bytes.error().message);
+    return 1;
+  }
+  fmt::print("{}\n", base64(**bytes));
+  return 0;
 }
 
 }  // namespace fairlead::ceph

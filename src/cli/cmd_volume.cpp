@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "api/volume.h"
+#include "api/volume_host.h"
 #include "api/volume_key.h"
 #include "base/encoding.h"
 #include "base/rng.h"
@@ -25,7 +26,7 @@ struct Options {
   std::string name, other, size, pool, klass, key, snapshot_name, from_volume, from_snapshot, iops, throughput;
   std::vector<std::string> names, tags;
   double timeout = 60, max_stall = 1;
-  bool make = false, encrypt = false, read_only = false, wait = true, dry_run = false, yes = false;
+  bool make = false, encrypt = false, read_only = false, wait = true, dry_run = false, yes = false, force = false;
 };
 
 std::string text_of(const kube::Resource& resource, const std::string& name) { return fmt::format("{} {}", resource.kind == "Snapshot" ? "snapshot" : resource.kind == "Attachment" ? "attachment" : "volume", name); }
@@ -298,7 +299,12 @@ Result<int> attach(Context& context, const Options& options) {
     if (!all) return pass(std::move(all.error()), "list the attachments");
     for (const Json& one : *all) others = others || (one["spec"]["volume"].string() == options.name && !one["spec"]["readOnly"].boolean());
   }
-  if (const std::string& at = (*volume)["status"]["node"].string(); !at.empty() && at != options.other && (!options.read_only || others))
+  // The volume's status follows a detachment a moment later: who has it no more is in nobody's way.
+  const auto has = [&](const std::string& node) {
+    const auto there = session->api().get(api::kAttachments, {"", api::attachment_name(options.name, node)});
+    return there || there.error().code != Code::NotFound;
+  };
+  if (const std::string& at = (*volume)["status"]["node"].string(); !at.empty() && at != options.other && (!options.read_only || others) && (at.find(',') != at.npos || has(at)))
     return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume, or several that all read it (--read-only). `fairlead volume detach {}` first, or give {} a copy: `fairlead volume create NAME --from-volume {}`", options.name, at, options.name, options.other, options.name));
   return made(context, *session, api::kAttachments, api::new_attachment(options.name, (*volume)["spec"]["pool"].string(), options.other, options.read_only), options, [](const Json& now) { return now["status"]["phase"].string() == "Attached"; },
               [&](const Json& now, double seconds) { return fmt::format("volume {} is {} on the machine of {}{} ({})", options.name, now["status"]["device"].string(), options.other, options.read_only ? ", read-only" : "", took(seconds)); });
@@ -308,6 +314,7 @@ Result<int> detach(Context& context, const Options& options) {
   if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
+  if (options.force && !options.yes && !options.dry_run) return fail(Code::Invalid, fmt::format("who uses {} there gets errors from then on, and what was not synced is lost: say --yes if its machine is dead, or does not answer", options.name));
   auto all = session->list(api::kAttachments);
   if (!all) return pass(std::move(all.error()), "list the attachments");
   std::erase_if(*all, [&](const Json& one) { return one["spec"]["volume"].string() != options.name || (!options.other.empty() && one["spec"]["node"].string() != options.other); });
@@ -321,6 +328,13 @@ Result<int> detach(Context& context, const Options& options) {
     if (options.dry_run) {
       fmt::print("volume {} would be detached from {} (dry run)\n", options.name, node);
       continue;
+    }
+    if (options.force) {
+      // Said first: who takes it away finds it there.
+      auto now = session->api().get(api::kAttachments, {"", name});
+      if (!now) return pass(std::move(now.error()), "read the attachment of " + options.name);
+      now->child("metadata").child("annotations").set(api::kForceDetach, "true");
+      if (auto said = session->api().update(api::kAttachments, *now); !said) return pass(std::move(said.error()), "detach " + options.name + " by force");
     }
     if (auto done = session->api().remove(api::kAttachments, {"", name}); !done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "detach " + options.name);
     if (!options.wait) continue;
@@ -611,6 +625,8 @@ void add_volume(CLI::App& app, Context& context) {
           [&](CLI::App& one, Options& options) {
             one.add_option("volume", options.name, "which")->required();
             one.add_option("node", options.other, "from this node alone");
+            one.add_flag("--force", options.force, "of a pool in Ceph, from a further machine that is dead or does not answer: Ceph shuts its engine out first. Elsewhere it changes nothing");
+            one.add_flag("--yes", options.yes, "with --force: do it");
             waits(one, options);
           },
           detach);

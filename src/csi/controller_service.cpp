@@ -122,15 +122,18 @@ Status ControllerService::await(const kube::Resource& resource, const std::strin
 }
 
 Status ControllerService::await_gone(const kube::Resource& resource, const std::string& name, const std::string& uid) {
-  const auto deadline = clock_.monotonic() + options_.patience;
+  const auto begun = clock_.monotonic(), deadline = begun + options_.patience;
+  bool told_before = false;
   for (auto wait = 2ms;; wait = std::min(wait * 2, 100ms)) {
     const auto got = api_.get(resource, {"", name});
     if (!got && got.error().code == Code::NotFound) return Status::OK;
     if (!got) return status_of(got.error());
     if (kube::uid_of(*got) != uid) return Status::OK;
     const std::string& message = (*got)["status"]["message"].string();
-    // What somebody uses will not go by waiting.
-    if ((*got)["status"]["phase"].string() == "Detaching" && !message.empty()) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("{} {}: {}", resource.kind, name, message));
+    // What somebody uses will not go by waiting; all else that a detachment waits for may. What an earlier call was told may be past: the pool looks again each second.
+    const bool used = (*got)["status"]["reason"].string() == "InUse";
+    if (wait == 2ms) told_before = used;
+    if (used && (!told_before || clock_.monotonic() - begun > 2s)) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("{} {}: {}", resource.kind, name, message));
     if (clock_.monotonic() > deadline) return refuse(StatusCode::ABORTED, fmt::format("{} {} is being deleted still{}{}", resource.kind, name, message.empty() ? "" : ": ", message));
     pause(wait);
   }

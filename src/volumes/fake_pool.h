@@ -28,6 +28,9 @@ class FakePool final : public Pool {
   std::int64_t version = 1;              // of every key
   bool no_key = false;                   // keys are disabled
   bool distributed = false;
+  std::map<std::string, std::string> allowed;  // by volume: "HOST GENERATION" of the engine that may take it
+  std::function<void(const std::string& id)> on_shut_out;         // of an engine on a further machine
+  std::function<bool(const std::string& id)> held_elsewhere;      // by one
   int next_device = 0;
 
   Result<std::string> id() override { return "00000000-0000-4000-8000-000000000001"; }
@@ -100,7 +103,7 @@ class FakePool final : public Pool {
   bool has_engines() override { return true; }
   Result<void> start_engine(const std::string& id, bool, const blocks::DiskLimits& limits) override {
     return step([&]() -> Result<void> {
-      if (engines.contains(id)) return fail(Code::Conflict, "another serves it");
+      if (engines.contains(id) || (held_elsewhere && held_elsewhere(id))) return fail(Code::Conflict, "another serves it");
       if (!files.at(id + ".volume").key.empty() && no_key) return fail(Code::Forbidden, "the key is disabled");
       engines[id] = {.size = files.at(id + ".volume").size, .limits = limits, .failed = false};
       return {};
@@ -125,6 +128,19 @@ class FakePool final : public Pool {
       if (managed && !engines.contains(id)) return fail(Code::Internal, "nothing serves it");
       const std::string name = "/dev/loop" + std::to_string(next_device++);
       devices[name] = {id, {.name = name, .size = files.at(id + ".volume").size, .used = false}};
+      return {};
+    });
+  }
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) override {
+    return step([&]() -> Result<void> { return allowed[id] = host + " " + std::to_string(generation), Result<void>(); });
+  }
+  Result<void> withdraw(const std::string& id) override {
+    return step([&]() -> Result<void> { return allowed.erase(id), Result<void>(); });
+  }
+  Result<void> shut_out(const std::string& id) override {
+    return step([&]() -> Result<void> {
+      allowed.erase(id);
+      if (on_shut_out) on_shut_out(id);
       return {};
     });
   }

@@ -74,6 +74,10 @@ class Pool {
   virtual Result<void> stop_engine(const std::string& id) = 0;                             // Conflict: the device is there still
   virtual Result<void> grow_engine(const std::string& id) = 0;                             // to its file's size
   virtual Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) = 0; // holds when it returns
+  // Of volumes that are shown on further machines: which engine may take one, that of `host` (by its id) for the attachment `generation`; another begins no more. Unsupported: there are none such in this pool.
+  virtual Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) { return fail(Code::Unsupported, id + " is shown on one machine alone: " + host + " is asked for its attachment " + std::to_string(generation)); }
+  virtual Result<void> withdraw(const std::string& id) { return fail(Code::Unsupported, id + " is shown on one machine alone"); }  // none may
+  virtual Result<void> shut_out(const std::string& id) { return withdraw(id); }  // and nothing of one that serves it is written any more
   // managed: what is shown is what the engine serves.
   virtual Result<void> attach(const std::string& id, bool read_only, bool managed) = 0;
   virtual Result<void> detach(const std::string& id, const std::string& device) = 0;       // asked of the kernel; whether it is so is seen later

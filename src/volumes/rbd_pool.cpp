@@ -19,6 +19,7 @@
 #include "kube/json.h"
 #include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
+#include "volumes/rbd_engine.h"
 #include "volumes/shown.h"
 
 namespace fairlead::volumes {
@@ -32,35 +33,6 @@ std::int64_t number(const std::string& text) {
   std::from_chars(text.data(), text.data() + text.size(), out);
   return out;
 }
-
-// The header of an encrypted volume as a file, which cryptsetup needs; in /run, and gone with this.
-class HeaderFile {
- public:
-  static Result<HeaderFile> make(const std::string& path, const std::string& bytes) {
-    (void)::unlink(path.c_str());
-    const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd) return fail_errno(errno, "make " + path);
-    HeaderFile out(path);
-    // A block of data stands behind it: cryptsetup formats no file that is all header.
-    if (::write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()) || ::ftruncate(fd.get(), 2 * kLuksHeader) != 0) return fail_errno(errno, "write " + path);
-    return out;
-  }
-  HeaderFile(HeaderFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  HeaderFile& operator=(HeaderFile&&) = delete;
-  ~HeaderFile() {
-    if (!path_.empty()) (void)::unlink(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-  Result<std::string> bytes() const {
-    auto out = read_file(path_);
-    if (out) out->resize(static_cast<std::size_t>(kLuksHeader));
-    return out;
-  }
-
- private:
-  explicit HeaderFile(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 class RbdPool final : public Pool {
  public:
@@ -156,25 +128,20 @@ class RbdPool final : public Pool {
     if (auto made = make_dirs(shown_.run_folder(), 0700); !made) return made;
     const auto seen = image(id);
     if (!seen) return std::unexpected(seen.error());
-    Command command{.argv = {store_.place().program, "serve"}, .environment = {}, .working_directory = {}, .before_exec = {}};
-    const auto add = [&](std::vector<std::string> more) { command.argv.insert(command.argv.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
-    add(store_.place().arguments());
-    add({"--pool-id", store_.pool_id(), "--image", id, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)});
-    if (read_only) add({"--read-only"});
     std::string key;
     if (seen->begins > 0) {
       auto opened = open_key(id);
       if (!opened) return pass(std::move(opened.error()), fmt::format("{} is encrypted", id));
       key = std::move(*opened);
-      add({"--begins", std::to_string(seen->begins), "--key-stdin"});
     }
-    auto started = run_checked(std::move(command), 60s, key);
-    OPENSSL_cleanse(key.data(), key.size());
-    return started ? Result<void>() : Result<void>(pass(std::move(started.error()), "start the engine of " + id));
+    return start_rbd_engine({.place = store_.place(), .pool_id = store_.pool_id(), .id = id, .generation = 0, .folder = shown_.folder_of(id), .name = shown_.served_as(id), .read_only = read_only, .limits = limits}, std::move(key));
   }
   Result<void> stop_engine(const std::string& id) override { return shown_.stop_engine(id, Fd(::open(lock_of(id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))); }
   Result<void> grow_engine(const std::string& id) override { return shown_.grow_engine(id); }
   Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return shown_.limit(id, limits); }
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) override { return done({"allow", id, host, std::to_string(generation)}); }
+  Result<void> withdraw(const std::string& id) override { return done({"withdraw", id}); }
+  Result<void> shut_out(const std::string& id) override { return done({"shut-out", id}); }
   Result<void> attach(const std::string& id, bool read_only, bool managed) override { return managed ? shown_.attach(id, "", read_only) : fail(Code::Unsupported, id + " lies in a Ceph pool: it is shown by an engine of its own alone"); }
   Result<void> detach(const std::string& id, const std::string& device) override { return shown_.detach(id, device, nullptr); }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/log.h"
@@ -16,12 +17,18 @@ namespace {
 constexpr std::size_t large_journal = 4 << 20;
 constexpr int most_steps = 16;  // of one operation: the kernel may not do what it says that it did
 
+// Of engines and devices, which are where the volume is shown; files are where the pool is.
+bool is_of_machine(Next::Do what) {
+  using Do = Next::Do;
+  return what == Do::Attach || what == Do::Detach || what == Do::StartEngine || what == Do::StopEngine || what == Do::GrowEngine || what == Do::GrowDevice || what == Do::SetLimits;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<VolumePool>> VolumePool::open(Pool& pool, std::unique_ptr<JournalFile> file) {
+Result<std::unique_ptr<VolumePool>> VolumePool::open(Pool& pool, std::unique_ptr<JournalFile> file, Hosts* hosts) {
   auto id = pool.id();
   if (!id) return std::unexpected(std::move(id.error()));
-  std::unique_ptr<VolumePool> out(new VolumePool(pool, std::move(*id)));
+  std::unique_ptr<VolumePool> out(new VolumePool(pool, std::move(*id), hosts));
   std::vector<Json> records;
   auto journal = Journal::open(std::move(file), records);
   if (!journal) return std::unexpected(std::move(journal.error()));
@@ -85,8 +92,16 @@ Result<void> VolumePool::write(const Json& record) {
   return done || done.error().code == Code::Exhausted ? Result<void>() : done;  // too much for one record: it stays as it is, and grows
 }
 
-Result<void> VolumePool::take(const Intent& intent, const Next& next) {
+Result<void> VolumePool::take(const Intent& intent, const Next& next, const std::optional<Asked>& there) {
   using Do = Next::Do;
+  // It is that machine's to take: it takes the same one, and tells.
+  if (there && is_of_machine(next.what)) {
+    const auto host = hosts_->seen(there->host);
+    if (next.what == Do::StartEngine)
+      if (auto done = ask_to_show(*there); !done) return done;
+    hosts_->ask(there->host);
+    return std::unexpected(not_yet(host, *there));
+  }
   switch (next.what) {
     case Do::DropPart: return pool_.drop_part(intent.id);
     case Do::MakePart: return pool_.make_part(intent.id, intent.size, intent.key);
@@ -110,25 +125,35 @@ Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
   const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
   bool begun = false;
   for (int steps = 0; steps < most_steps; ++steps) {
+    const auto there = asked(intent.id);
     lock.unlock();
-    const auto seen = pool_.look(intent.id);
+    // From here on none begins there, whatever is still on its way.
+    const auto withdrawn = there && intent.what == What::Detach ? pool_.withdraw(intent.id) : Result<void>();
+    const auto seen = withdrawn ? see(intent.id, there) : std::unexpected(withdrawn.error());
+    if (!seen && there && withdrawn && seen.error().code == Code::Unavailable) {
+      const auto done = intent.what == What::Attach ? ask_to_show(*there) : Result<void>();
+      hosts_->ask(there->host);
+      lock.lock();
+      return std::unexpected(done ? seen.error() : done.error());
+    }
     lock.lock();
     if (!seen) return std::unexpected(seen.error());
     Sight sight = *seen;
-    if (intent.what == What::Detach || intent.what == What::Remove || (intent.what == What::Attach && intent.managed)) {
+    if (!there && (intent.what == What::Detach || intent.what == What::Remove || (intent.what == What::Attach && intent.managed))) {
       lock.unlock();
       for (DeviceSeen& device : sight.devices) device.used = pool_.is_used(device.name);
       lock.lock();
     }
     const Next next = next_step(intent, sight, begun);
     if (next.what == Do::Nothing) return write(Ledger::end_of(intent, false, next.device));
-    if (next.what == Do::Stop) return fail(next.code, next.why);
+    // Whether it is used is known there alone: it stays asked, rather than begun anew and again.
+    if (next.what == Do::Stop || (next.what == Do::Refuse && there && intent.what == What::Detach)) return fail(next.code, there ? fmt::format("on the machine {}: {}", there->host, next.why) : next.why);
     if (next.what == Do::Refuse) {
       if (auto done = write(Ledger::end_of(intent, true)); !done) return done;
       return fail(next.code, next.why);
     }
     lock.unlock();
-    auto done = take(intent, next);
+    auto done = take(intent, next, there);
     lock.lock();
     begun = begun || next.what == Do::MakePart || next.what == Do::CopyPart;
     if (done) continue;
@@ -181,6 +206,8 @@ Result<void> VolumePool::create(const std::string& id, std::int64_t size, const 
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
+  if (const auto from = asked(source))
+    if (auto alive = lives(from->host); !alive) return alive;
   const auto most = limit();
   return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most, managed, key)) : std::unexpected(most.error());
 }
@@ -188,6 +215,8 @@ Result<void> VolumePool::take_snapshot(const std::string& id, const std::string&
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
+  if (const auto from = asked(of))
+    if (auto alive = lives(from->host); !alive) return alive;
   const auto most = limit();
   return most ? carry_out(lock, ledger_.take_snapshot(id, of, owner, *most)) : std::unexpected(most.error());
 }
@@ -215,23 +244,31 @@ Result<void> VolumePool::give(const std::string& id, const std::string& owner) {
   const auto record = ledger_.give(id, owner);
   return record ? write(*record) : std::unexpected(record.error());
 }
-Result<Attachment> VolumePool::attach(const std::string& id, const std::string& node, bool read_only) {
+Result<Attachment> VolumePool::attach(const std::string& id, const std::string& node, bool read_only, const std::string& host) {
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   bool shown = false;
   if (is_volume_id(id)) {
     const auto entry = ledger_.entries().find(id);
-    const bool managed = entry != ledger_.entries().end() && entry->second.managed;
+    const bool managed = entry != ledger_.entries().end() && entry->second.managed, attached = entry != ledger_.entries().end() && entry->second.attached();
+    const auto there = asked(id);
+    const std::string device = attached ? entry->second.device : "";
+    if (!there && !host.empty())
+      if (auto alive = lives(host); !alive) return std::unexpected(std::move(alive.error()));
     lock.unlock();
-    const auto seen = pool_.look(id);
+    const auto seen = see(id, there);
     std::string dead;  // the device of an engine that serves no more; who uses it is asked again and again, and nothing is written for that
     shown = seen && !seen->devices.empty() && (!managed || (seen->engine && !seen->engine->failed));
-    if (seen && !seen->devices.empty() && !shown && pool_.is_used(seen->devices[0].name).value_or(true)) dead = seen->devices[0].name;
+    // A further machine makes it anew by itself, and by another device.
+    const bool by_another = shown && there && seen->devices[0].name != device;
+    if (seen && !seen->devices.empty() && !shown && (there ? seen->devices[0].used : pool_.is_used(seen->devices[0].name)).value_or(true)) dead = seen->devices[0].name;
     lock.lock();
-    if (!seen) return std::unexpected(seen.error());
+    // What is on its way to another machine is gone on with below.
+    if (!seen && (!there || attached)) return std::unexpected(seen.error());
+    if (by_another) shown = false;
     if (!dead.empty()) return fail(Code::Conflict, fmt::format("the engine behind {} {}: unmount it, and the volume is attached anew", dead, seen->engine ? "could not write" : "has ended"));
   }
-  if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown)); !done) return std::unexpected(std::move(done.error()));
+  if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown, host)); !done) return std::unexpected(std::move(done.error()));
   const Entry& now = ledger_.entries().at(id);
   return Attachment{now.device, now.nodes.at(node)};
 }
@@ -252,9 +289,10 @@ Result<void> VolumePool::settle(const std::string& id, const std::function<Resul
   settling_.erase(id);
   return done;
 }
-Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation) {
+Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation, bool force) {
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
+  if (const auto there = asked(id)) return force ? force_off(lock, id, node, *there) : detach_there(lock, id, node, generation, *there);
   // What an attachment that was broken off has made would be left.
   if (auto done = finish(lock, id, What::Attach); !done) return done;
   if (const auto begun = ledger_.detach(id, node, generation); !begun || !*begun || (*begun)->what == What::Leave) return carry_out(lock, begun);
@@ -268,6 +306,102 @@ Result<void> VolumePool::detach(const std::string& id, const std::string& node, 
   lock.lock();
   if (!used.empty()) return fail(Code::Conflict, fmt::format("{} is mounted, or open: unmount it first", used));
   return carry_out(lock, ledger_.detach(id, node, generation));
+}
+
+std::optional<Asked> VolumePool::asked(const std::string& id) const {
+  const auto entry = ledger_.entries().find(id);
+  return hosts_ == nullptr || entry == ledger_.entries().end() ? std::nullopt : asked_for(id, entry->second, ledger_.under_way(), leaving_.contains(id));
+}
+std::vector<api::AskedVolume> VolumePool::asked_of(const std::string& host) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<api::AskedVolume> out;
+  for (const auto& [id, entry] : ledger_.entries())
+    if (auto one = asked(id); one && one->host == host) out.push_back(std::move(one->volume));
+  return out;
+}
+Result<Sight> VolumePool::see(const std::string& id, const std::optional<Asked>& there) {
+  if (!there) return pool_.look(id);
+  auto shown = seen_there(hosts_->seen(there->host), *there, ledger_.pool());
+  if (!shown) return std::unexpected(std::move(shown.error()));
+  auto out = pool_.look(id);
+  if (out) out->devices = std::move(shown->devices), out->engine = std::move(shown->engine);
+  return out;
+}
+Result<Sight> VolumePool::look(const std::string& id) {
+  Lock lock(mutex_);
+  const auto there = asked(id);
+  lock.unlock();
+  return see(id, there);
+}
+Result<std::optional<EngineSeen>> VolumePool::engine(const std::string& id) {
+  Lock lock(mutex_);
+  const auto there = asked(id);
+  lock.unlock();
+  if (!there) return pool_.engine(id);
+  auto shown = seen_there(hosts_->seen(there->host), *there, ledger_.pool());
+  return shown ? Result<std::optional<EngineSeen>>(std::move(shown->engine)) : std::unexpected(std::move(shown.error()));
+}
+Result<void> VolumePool::lives(const std::string& host) {
+  const auto seen = hosts_ == nullptr ? std::nullopt : hosts_->seen(host);
+  if (!seen) return fail(Code::Unavailable, fmt::format("the machine {} is not known: start `fairlead-volumes host` there", host));
+  return seen->silent ? fail(Code::Unavailable, fmt::format("the machine {} is silent since {}", host, *seen->silent)) : Result<void>();
+}
+// First who may in Ceph, then that it is wanted: what is asked of one that may not would fail there.
+Result<void> VolumePool::ask_to_show(const Asked& there) {
+  const auto host = hosts_->seen(there.host);
+  if (!host || host->facts.id.empty()) return fail(Code::Unavailable, fmt::format("the machine {} has not said yet which it is", there.host));
+  return pool_.allow(there.volume.id, host->facts.id, there.volume.generation);
+}
+
+Result<void> VolumePool::detach_there(Lock& lock, const std::string& id, const std::string& node, std::int64_t generation, const Asked& there) {
+  const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
+  for (const auto& [number, intent] : under_way) {
+    if (intent.id != id || intent.what != What::Attach || intent.node != node) continue;
+    if (ledger_.entries().at(id).attached()) {
+      // It is made anew there, or one more that reads it: the attachment itself stays as it was till here.
+      if (auto done = write(Ledger::end_of(intent, true)); !done) return done;
+      continue;
+    }
+    leaving_.insert(id);
+    const auto gone = asked(id);
+    lock.unlock();
+    const auto withdrawn = pool_.withdraw(id);
+    const auto seen = withdrawn ? see(id, gone) : std::unexpected(withdrawn.error());
+    hosts_->ask(there.host);
+    lock.lock();
+    if (!seen) return std::unexpected(seen.error());
+    if (seen->engine || !seen->devices.empty()) return std::unexpected(not_yet(hosts_->seen(there.host), *gone));
+    return let_go(id, node, &intent);
+  }
+  return carry_out(lock, ledger_.detach(id, node, generation));
+}
+
+// What is on its way counts as made: its generation is used up, and no answer to it is ever taken for another's. What the node has then is ended without another look.
+Result<void> VolumePool::let_go(const std::string& id, const std::string& node, const Intent* coming) {
+  if (coming != nullptr)
+    if (auto done = write(Ledger::end_of(*coming, ledger_.entries().at(id).attached())); !done) return done;
+  leaving_.erase(id);
+  const auto intent = ledger_.detach_by_force(id, node);
+  if (!intent) return intent.error().code == Code::NotFound ? Result<void>() : std::unexpected(intent.error());
+  if (!ledger_.under_way().contains(intent->number))
+    if (auto done = write(Ledger::record_of(*intent)); !done) return done;
+  return write(Ledger::end_of(*intent, false));
+}
+
+// Nothing that its engine has sent and that was not done is ever done, before anything else says that the volume is free.
+Result<void> VolumePool::force_off(Lock& lock, const std::string& id, const std::string& node, const Asked& there) {
+  const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
+  const auto comes = std::find_if(under_way.begin(), under_way.end(), [&](const auto& one) { return one.second.id == id && one.second.what == What::Attach; });
+  const bool coming = comes != under_way.end() && comes->second.node == node;
+  if (!coming && !ledger_.entries().at(id).nodes.contains(node)) return carry_out(lock, ledger_.detach(id, node, ledger_.entries().at(id).generation));
+  lock.unlock();
+  auto out = pool_.shut_out(id);
+  lock.lock();
+  if (!out) return out;
+  log_warn("a volume is taken from a machine by force: its engine there is shut out", {{"volume", id}, {"host", there.host}, {"node", node}});
+  auto done = let_go(id, node, comes == under_way.end() ? nullptr : &comes->second);
+  hosts_->ask(there.host);
+  return done;
 }
 
 std::map<std::string, Entry> VolumePool::entries() const {
@@ -327,6 +461,12 @@ Result<std::size_t> VolumePool::rewrap(std::size_t most) {
 Result<void> VolumePool::usable() const {
   const std::lock_guard lock(mutex_);
   return journal_->broken() ? Result<void>(fail(Code::Unavailable, "the pool's journal could not be written: its daemon has to begin anew")) : Result<void>();
+}
+std::optional<Intent> VolumePool::changing(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, one] : ledger_.under_way())
+    if (one.id == id && (one.what == What::Grow || one.what == What::Limit)) return one;
+  return std::nullopt;
 }
 std::size_t VolumePool::under_way() const {
   const std::lock_guard lock(mutex_);

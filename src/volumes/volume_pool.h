@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "volumes/hosts.h"
 #include "volumes/journal.h"
 #include "volumes/plan/ledger.h"
 #include "volumes/plan/steps.h"
@@ -28,7 +29,8 @@ struct Attachment {
 class VolumePool {
  public:
   // Reads the journal and carries through or undoes what had begun. What cannot go on now (a device that is used) stays under way. Invalid: the journal is another pool's.
-  static Result<std::unique_ptr<VolumePool>> open(Pool& pool, std::unique_ptr<JournalFile> journal);
+  // hosts: further machines on which volumes may be shown; borrowed, and none: there are none.
+  static Result<std::unique_ptr<VolumePool>> open(Pool& pool, std::unique_ptr<JournalFile> journal, Hosts* hosts = nullptr);
 
   // owner: for whom it is, in the caller's words; what is there for another is Exists.
   // source: a volume or a snapshot whose content it begins with. managed: shown by an engine of its own, with these limits; Unsupported: there are none here. key: encrypted by it, which takes an engine.
@@ -38,15 +40,18 @@ class VolumePool {
   Result<void> grow(const std::string& id, std::int64_t size);
   Result<void> remove(const std::string& id, const std::string& owner = "");  // a volume or a snapshot; what is not there is gone. owner: only if it is for that one
   Result<void> give(const std::string& id, const std::string& owner);         // it is for another from here on
-  Result<Attachment> attach(const std::string& id, const std::string& node, bool read_only = false);
-  Result<void> detach(const std::string& id, const std::string& node, std::int64_t generation);
+  // host: the further machine on which the node is; empty: this one. There both are asked for, and Unavailable until it is so; an attachment that is on its way is given up by detach().
+  Result<Attachment> attach(const std::string& id, const std::string& node, bool read_only = false, const std::string& host = "");
+  // force: of what is on a further machine: whether that answers or not, it is shut out, and the volume is nobody's.
+  Result<void> detach(const std::string& id, const std::string& node, std::int64_t generation, bool force = false);
   // Attaches it for writing for itself (kItself) while `work` does something to it, and detaches it again; after a death that is made good by the next open(). Conflict: somebody has it, or it is done just now. Errors of the work's too.
   Result<void> settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work);
 
   std::map<std::string, Entry> entries() const;
   std::optional<Entry> entry(const std::string& id) const;
-  Result<Sight> look(const std::string& id) { return pool_.look(id); }
-  Result<std::optional<EngineSeen>> engine(const std::string& id) { return pool_.engine(id); }
+  Result<Sight> look(const std::string& id);  // what shows it: where it is shown
+  Result<std::optional<EngineSeen>> engine(const std::string& id);
+  std::vector<api::AskedVolume> asked_of(const std::string& host) const;  // by what is known now
   bool has_engines() { return pool_.has_engines(); }
   bool is_distributed() { return pool_.is_distributed(); }
   struct Space {
@@ -55,13 +60,14 @@ class VolumePool {
   Result<Space> space();
   const std::string& id() const { return ledger_.pool(); }
   std::size_t under_way() const;
+  std::optional<Intent> changing(const std::string& id) const;  // Grow or Limit, that has not come about
   // Of encrypted ones: those whose keys are closed by an older version of the key that closes them are closed anew, `most` of them at most. How many are left, as far as that is known; errors of the keyring.
   Result<std::size_t> rewrap(std::size_t most);
   // Unavailable: the journal could not be written once. What is known here may be less than what is on disk: nothing is to be decided on it, and a new one has to be opened.
   Result<void> usable() const;
 
  private:
-  VolumePool(Pool& pool, std::string id) : pool_(pool), ledger_(std::move(id)) {}
+  VolumePool(Pool& pool, std::string id, Hosts* hosts) : pool_(pool), hosts_(hosts), ledger_(std::move(id)) {}
   Result<std::int64_t> limit();
   // What touches files and devices runs without the lock, and holds the id's turn.
   class Turn;
@@ -71,15 +77,25 @@ class VolumePool {
   Result<void> carry_out(Lock& lock, const Ledger::Begun& begun);
   Result<void> go_on(Lock& lock, const Intent& intent);
   Result<void> finish(Lock& lock, const std::string& id, std::optional<What> what = {});  // what is under way of it
-  Result<void> take(const Intent& intent, const Next& next);
+  Result<void> take(const Intent& intent, const Next& next, const std::optional<Asked>& there);
   Result<void> write(const kube::Json& record);
+  // Of volumes on further machines.
+  std::optional<Asked> asked(const std::string& id) const;                              // under the lock
+  Result<Sight> see(const std::string& id, const std::optional<Asked>& there);          // without it
+  Result<void> ask_to_show(const Asked& there);                                         // the same
+  Result<void> lives(const std::string& host);
+  Result<void> detach_there(Lock& lock, const std::string& id, const std::string& node, std::int64_t generation, const Asked& there);
+  Result<void> let_go(const std::string& id, const std::string& node, const Intent* coming);
+  Result<void> force_off(Lock& lock, const std::string& id, const std::string& node, const Asked& there);
 
   mutable std::mutex mutex_;
   std::condition_variable turn_;
   std::map<std::string, std::int64_t> wrapped_;  // by id: the version of its key by which it was seen to be closed
   std::set<std::string> busy_;      // ids whose turn somebody has
   std::set<std::string> settling_;  // ids on which the pool works itself
+  std::set<std::string> leaving_;   // whose attachment on a further machine is on its way and not wanted any more
   Pool& pool_;
+  Hosts* const hosts_;
   Ledger ledger_;
   std::unique_ptr<Journal> journal_;
 };

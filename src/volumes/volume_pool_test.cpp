@@ -31,11 +31,13 @@
 #include "base/own_program.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "volumes/fake_machine.h"
 #include "volumes/fake_pool.h"
 #include "volumes/file_pool.h"
 #include "kube/tiny_api.h"
 #include "volumes/luks.h"
 #include "volumes/memory_journal.h"
+#include "volumes/rbd_machine.h"
 #include "volumes/rbd_pool.h"
 
 namespace fairlead::volumes {
@@ -711,6 +713,92 @@ TEST_P(Ceph, WhatIsAskedComesAboutHoweverOftenItsStoreIsKilled) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Kernel, Ceph, testing::Values(Kind{"Ceph", true, true, false, true}), [](const auto& one) { return one.param.name; });
+
+// ---- further machines: one suite in memory and on Ceph
+
+class Machines : public Pools {};
+TEST_P(Machines, AnEngineServesWhoMayAndNobodyElse) {
+  with_pool([&](Pool& pool, VolumePool& volumes) {
+    const std::string host = random_uuid();
+    auto* const fake = dynamic_cast<FakePool*>(&pool);
+    const auto world = fake == nullptr ? nullptr : std::make_unique<FakeMachine::World>(*fake);
+    CephPlace place = ceph_;
+    place.host = host;
+    const auto machine = fake == nullptr ? rbd_machine(place, store_->pool_id(), *keyring_) : std::make_unique<FakeMachine>(*world, host);
+    ASSERT_TRUE(create(volumes, "a", 64 * mib));
+    const Showing one{"a", 3};
+    const api::AskedVolume asked{.id = "a", .generation = 3, .show = true, .read_only = false, .encrypted = GetParam().encrypted, .size = 64 * mib, .iops = 1000};
+    api::AskedVolume older = asked;
+    older.generation = 2;
+    EXPECT_FALSE(machine->start_engine(asked)) << "nobody has allowed it";
+    ASSERT_TRUE(pool.allow("a", host, 3));
+    EXPECT_FALSE(machine->start_engine(older));
+    auto started = machine->start_engine(asked);
+    ASSERT_TRUE(started) << started.error().message;
+    auto seen = machine->look(one);
+    ASSERT_TRUE(seen && seen->engine);
+    EXPECT_EQ(seen->engine->size, 64 * mib);
+    EXPECT_EQ(seen->engine->limits.iops, 1000);
+    EXPECT_THAT(seen->devices, IsEmpty());
+    EXPECT_THAT(*machine->there(), testing::Contains(one));
+    ASSERT_TRUE(machine->attach(one, false));
+    seen = machine->look(one);
+    ASSERT_TRUE(seen && seen->devices.size() == 1);
+    const std::string device = seen->devices[0].name;
+    EXPECT_EQ(machine->is_used(device), false);
+    EXPECT_THAT(pool.look("a")->devices, IsEmpty()) << "it is not this machine's";
+    EXPECT_THAT(machine->look({"a", 2})->devices, IsEmpty()) << "nor an older attachment's";
+    EXPECT_FALSE(machine->stop_engine(one)) << "its device is there";
+    EXPECT_FALSE(pool.start_engine("a", false, {})) << "another has it";
+    put(pool, "a", device, "what was written there");
+    ASSERT_TRUE(pool.grow_file("a", 128 * mib));
+    ASSERT_TRUE(machine->grow_engine(one));
+    ASSERT_TRUE(machine->grow_device(one, device));
+    ASSERT_TRUE(machine->limit(one, {}));
+    seen = machine->look(one);
+    ASSERT_TRUE(seen && seen->engine && seen->devices.size() == 1);
+    EXPECT_EQ(seen->devices[0].size, 128 * mib);
+    EXPECT_EQ(seen->engine->limits.iops, 0);
+    // By force.
+    const auto shut = pool.shut_out("a");
+    ASSERT_TRUE(shut) << shut.error().message;
+    EXPECT_TRUE(pool.shut_out("a")) << "once more is no error";
+    if (fake == nullptr) {
+      const std::string block(4096, 'x');
+      const Fd fd(::open(device.c_str(), O_WRONLY | O_CLOEXEC | O_SYNC));
+      EXPECT_FALSE(fd && ::pwrite(fd.get(), block.data(), block.size(), 0) == 4096) << "it writes still";
+    }
+    ASSERT_TRUE(machine->detach(one, device));
+    const auto stopped = machine->stop_engine(one);
+    ASSERT_TRUE(stopped) << stopped.error().message;
+    EXPECT_FALSE(machine->look(one)->engine);
+    EXPECT_FALSE(machine->start_engine(asked)) << "it may not any more";
+    const auto here = volumes.attach("a", "n0");
+    ASSERT_TRUE(here) << here.error().message;
+    EXPECT_EQ(got(pool, "a", here->device), "what was written there");
+    ASSERT_TRUE(volumes.detach("a", "n0", here->generation));
+    // Withdrawn before it has begun.
+    ASSERT_TRUE(pool.allow("a", host, 5));
+    ASSERT_TRUE(pool.withdraw("a"));
+    api::AskedVolume later = asked;
+    later.generation = 5, later.size = 128 * mib;
+    EXPECT_FALSE(machine->start_engine(later));
+    ASSERT_TRUE(pool.allow("a", host, 6));
+    later.generation = 6;
+    auto told = carry_out(*machine, later);
+    EXPECT_EQ(told.message, "");
+    EXPECT_TRUE(told.heard && told.engine && !told.device.empty());
+    EXPECT_EQ(carry_out(*machine, later).device, told.device) << "it is so already";
+    told = carry_out(*machine, {.id = "a", .generation = 6, .show = false});
+    EXPECT_TRUE(told.heard && !told.there()) << told.message;
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Both, Machines, testing::Values(Kind{"MemoryEngine", false, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+
+TEST(ReadShowing, NamesOfFoldersAndNothingElse) {
+  EXPECT_EQ(read_showing("data.7"), (Showing{"data", 7}));
+  for (const char* text : {"", "data", "data.", ".7", "data.0", "data.-1", "data.07", "data.7.header", "data.lock", "DATA.7", "data.99999999999999999999"}) EXPECT_FALSE(read_showing(text)) << text;
+}
 
 TEST(Luks, TheDumpOfAKeyIsReadAndNothingElse) {
   std::string text = "LUKS header information for f\nMK bits:       \t512\nMK dump:\t", key;

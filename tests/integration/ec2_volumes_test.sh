@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # EC2's calls about volumes by boto3 and the AWS CLI as they are, over a real pool.
-#   ec2_volumes_test.sh BUILD_DIR     as root
+#   ec2_volumes_test.sh BUILD_DIR [--ceph]     as root; --ceph: a pool in a Ceph that is started for it
 set -euo pipefail
-build=$(realpath "${1:?usage: ec2_volumes_test.sh BUILD_DIR}")
+build=$(realpath "${1:?usage: ec2_volumes_test.sh BUILD_DIR [--ceph]}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # What is mounted here goes with this script, however it ends.
-[ -n "${FAIRLEAD_EC2_INSIDE:-}" ] || FAIRLEAD_EC2_INSIDE=1 exec unshare --mount --propagation private bash "$0" "$build"
+[ -n "${FAIRLEAD_EC2_INSIDE:-}" ] || FAIRLEAD_EC2_INSIDE=1 exec unshare --mount --propagation private bash "$0" "$build" "${@:2}"
 clients=$("$top/tests/peers/aws/clients.sh") || { [ $? != 77 ] || { echo "skipped: AWS's clients cannot be had here"; exit 77; }; exit 1; }
 clients=${clients##*$'\n'}
 # shellcheck source=tests/lib.sh
 . "$top/tests/lib.sh"
-after_end() { "$build/bin/fairlead-volumes" destroy --folder "$work/pool" --image "$work/pool.img" --yes; }
+# shellcheck source=tests/ceph_lib.sh
+. "$top/tests/ceph_lib.sh"
+place=(--image "$work/pool.img" --size 20Gi --sparse)
+after_end() { if [ -d "$work/ceph" ]; then ceph_stop; else "$build/bin/fairlead-volumes" destroy --folder "$work/pool" --image "$work/pool.img" --yes; fi; }
+if [ "${2:-}" = --ceph ]; then
+  ceph_start "$work/ceph" 30G || fail 'Ceph does not start'
+  export POOL_OF_ENGINES=yes
+  place=(--ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --size 20Gi)
+fi
 export HOME=$work XDG_STATE_HOME=$work/home
 fairlead() { "$build/bin/fairlead" "$@" --state-dir "$work/state"; }
 
 serve
-start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/pool" --image "$work/pool.img" --size 20Gi --sparse --name here --kubeconfig "$admin"
+start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/pool" "${place[@]}" --name here --kubeconfig "$admin"
 pool_is_known() { fairlead get volumepool here -o json | grep -q '"heard"'; }
 wait_until 20 'the pool is known' pool_is_known
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}}' > "$work/all.json"

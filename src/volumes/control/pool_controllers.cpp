@@ -64,6 +64,7 @@ class Base : public kube::Controller {
   static Json status_of(const Json& object, const std::string& phase, const std::string& message) {
     Json out = object["status"].is_object() ? object["status"] : Json::object();
     out.set("phase", phase);
+    out.erase("reason");
     if (message.empty()) out.erase("message");
     else out.set("message", message);
     return out;
@@ -71,9 +72,41 @@ class Base : public kube::Controller {
   // Told, and tried again: by the queue's own rule where it may pass by itself, else now and then.
   Result<kube::Next> failed(const Json& object, const Task& task, Error error) {
     const bool soon = passes(error.code), news = object["status"]["message"].string() != error.message;
-    if (auto done = tell(object, status_of(object, soon ? task.phase : "Failed", error.message)); !done) return std::unexpected(std::move(done.error()));
+    Json status = status_of(object, soon ? task.phase : "Failed", error.message);
+    if (task.what == Do::Detach && error.code == Code::Conflict) status.set("reason", "InUse");
+    if (auto done = tell(object, std::move(status)); !done) return std::unexpected(std::move(done.error()));
     if (news) log_warn("a volume's operation waits", {{"kind", resource_.kind}, {"name", kube::name_of(object)}, {"why", error.message}});
     return kube::Next{soon ? std::chrono::nanoseconds(1s) : std::chrono::nanoseconds(kWaits)};
+  }
+
+  // With further machines: what they tell is heard before anybody is woken by it.
+  void also_of_hosts(std::vector<Source>& sources, std::function<std::vector<kube::ObjectKey>(const kube::Change&, const std::set<std::string>& volumes)> keys) const {
+    if (site_.hosts == nullptr) return;
+    sources.push_back({api::kVolumeHosts, "", [this, keys](const kube::Change& change) {
+                         if (!is_ours(change.object())) return std::vector<kube::ObjectKey>();
+                         std::set<std::string> news;
+                         const auto told = [](const Json* object) {
+                           std::map<std::string, Json> out;
+                           if (object != nullptr)
+                             for (const Json& one : (*object)["status"]["volumes"].items()) out[one["id"].string() + "." + std::to_string(one["generation"].integer())] = one;
+                           return out;
+                         };
+                         const auto before = told(change.before ? &*change.before : nullptr), after = told(change.after ? &*change.after : nullptr);
+                         for (const auto& [a, b] : {std::pair(&before, &after), {&after, &before}})
+                           for (const auto& [key, one] : *a)
+                             if (const auto other = b->find(key); other == b->end() || other->second != one) news.insert(one["id"].string());
+                         if (change.after) site_.hosts->told(api::read_volume_host(*change.after));
+                         return keys(change, news);
+                       }});
+  }
+  std::vector<api::VolumeHostFacts> hosts() const {
+    std::vector<api::VolumeHostFacts> out;
+    if (site_.hosts != nullptr)
+      caches_->of(api::kVolumeHosts).each("", [&](const Json& one) {
+        if (is_ours(one)) out.push_back(api::read_volume_host(one));
+      });
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
+    return out;
   }
 
   const PoolSite site_;
@@ -87,7 +120,13 @@ class VolumeController final : public Base {
   std::string name() const override { return "volume"; }
   std::vector<Source> sources() const override {
     const auto of_volume = [this](const kube::Change& change) { return is_ours(change.object()) ? std::vector<kube::ObjectKey>{{"", change.object()["spec"]["volume"].string()}} : std::vector<kube::ObjectKey>(); };
-    return {{api::kVolumes, "", own()}, {api::kAttachments, "", of_volume}, {api::kSnapshots, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+    std::vector<Source> out{{api::kVolumes, "", own()}, {api::kAttachments, "", of_volume}, {api::kSnapshots, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+    also_of_hosts(out, [](const kube::Change&, const std::set<std::string>& volumes) {
+      std::vector<kube::ObjectKey> keys;
+      for (const std::string& one : volumes) keys.push_back({"", one});
+      return keys;
+    });
+    return out;
   }
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = cached(api::kVolumes, key.name);
@@ -95,7 +134,7 @@ class VolumeController final : public Base {
     if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const auto spec = api::read_volume(*object);
     const std::string source = !spec ? "" : spec->from_volume.empty() ? spec->from_snapshot : spec->from_volume;
-    Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source), .distributed = site_.pool.is_distributed()};
+    Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source), .begun = site_.pool.changing(key.name), .distributed = site_.pool.is_distributed()};
     const Task task = decide_volume(*object, known);
     const std::string& uid = kube::uid_of(*object);
     bool runs_again = false;
@@ -128,7 +167,7 @@ class VolumeController final : public Base {
     } else {
       known.entry = site_.pool.entry(key.name);
       log_info("volume", {{"name", key.name}, {"done", task.what == Do::Limit ? "Limited" : task.phase.empty() ? "Adopted" : task.phase}});
-      if (task.what == Do::Limit) runs_again = true;  // it may have to grow, too
+      if (task.what == Do::Limit || task.what == Do::Grow) runs_again = true;  // there may be more to change
     }
     const bool used = known.entry && known.entry->attached();
     if (auto told = tell(*object, full(*object, used ? "InUse" : "Available", task.message)); !told) return std::unexpected(std::move(told.error()));
@@ -260,7 +299,18 @@ class AttachmentController final : public Base {
       });
       return out;
     };
-    return {{api::kAttachments, "", own()}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {resources::nodes, "", of_node}};
+    std::vector<Source> out{{api::kAttachments, "", own()}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {resources::nodes, "", of_node}};
+    also_of_hosts(out, [this](const kube::Change& change, const std::set<std::string>& volumes) {
+      std::vector<kube::ObjectKey> keys;
+      // Which nodes are there may have changed, too.
+      const bool all = !change.before || !change.after || (*change.before)["spec"]["nodeSelector"] != (*change.after)["spec"]["nodeSelector"];
+      if (caches_ == nullptr || (volumes.empty() && !all)) return keys;
+      caches_->of(api::kAttachments).each("", [&](const Json& one) {
+        if (is_ours(one) && (all || volumes.contains(one["spec"]["volume"].string()))) keys.push_back(kube::key_of(one));
+      });
+      return keys;
+    });
+    return out;
   }
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     const auto object = cached(api::kAttachments, key.name);
@@ -270,14 +320,20 @@ class AttachmentController final : public Base {
     const auto pool = cached(api::kVolumePools, site_.name);
     const auto nodes = nodes_of(*caches_, site_.name, pool ? (*pool)["spec"]["nodeSelector"].string() : site_.node_selector);
     const auto entry = site_.pool.entry(volume);
-    const Task task = decide_attachment(*object, {.pool_id = site_.pool.id(), .entry = entry, .source = cached(api::kVolumes, volume), .source_entry = entry, .reached = nodes && std::binary_search(nodes->begin(), nodes->end(), node)});
+    const bool has = entry && entry->nodes.contains(node);
+    const auto about = cached(resources::nodes, node);
+    const auto host = has ? Result<std::string>(entry->host) : about ? host_of(node, kube::labels_of(*about), hosts()) : Result<std::string>("");
+    Task task = decide_attachment(*object, {.pool_id = site_.pool.id(), .entry = entry, .source = cached(api::kVolumes, volume), .source_entry = entry, .reached = has || (host && !host->empty()) || (nodes && std::binary_search(nodes->begin(), nodes->end(), node))});
+    if (task.what == Do::Attach && !host) task = {.what = Do::Nothing, .phase = "Failed", .message = host.error().message, .soon = true};
+    // A link is made by who has the device, and that one does not know of it.
+    if (task.what == Do::Attach && !host->empty() && !(*object)["spec"]["deviceName"].string().empty()) task = {.what = Do::Nothing, .phase = "Failed", .message = fmt::format("node {} is on the machine {}: devices have names (spec.deviceName) on the pool's own machine alone", node, *host), .soon = true};
     switch (task.what) {
       case Do::AddFinalizer: return finalizer(*object, true);
       case Do::DropFinalizer: return finalizer(*object, false);
       case Do::Detach: {
-        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.unlink)
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.unlink && (!entry || entry->host.empty()))
           if (auto gone = site_.unlink(name, volume, entry ? entry->device : ""); !gone) return failed(*object, task, std::move(gone.error()));
-        auto done = site_.pool.detach(volume, node, task.generation);
+        auto done = site_.pool.detach(volume, node, task.generation, (*object)["metadata"]["annotations"][api::kForceDetach].string() == "true");
         return done ? finalizer(*object, false) : failed(*object, task, std::move(done.error()));
       }
       case Do::Attach: {
@@ -289,14 +345,21 @@ class AttachmentController final : public Base {
             if (auto told = tell(*object, status_of(*object, "Failed", settled.error().message)); !told) return std::unexpected(std::move(told.error()));
             return kube::Next{kLooks};
           }
-        auto done = site_.pool.attach(volume, node, (*object)["spec"]["readOnly"].boolean());
-        if (!done) return failed(*object, task, std::move(done.error()));
+        auto done = site_.pool.attach(volume, node, (*object)["spec"]["readOnly"].boolean(), *host);
+        if (!done) {
+          // What a silent machine has is not known: it is as it was told last.
+          const bool stays = has && !host->empty() && done.error().code == Code::Unavailable && (*object)["status"]["phase"].string() == "Attached";
+          if (stays) task.phase = "Attached";
+          return failed(*object, task, std::move(done.error()));
+        }
         std::string named;
         if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.link)
           if (auto linked = site_.link(name, volume, done->device); !linked) named = linked.error().message;
         // By another's name it would be taken for another.
         Json status = status_of(*object, named.empty() ? "Attached" : "Attaching", named);
         status.set("poolID", site_.pool.id()).set("device", done->device).set("generation", done->generation);
+        if (host->empty()) status.erase("host");
+        else status.set("host", *host);
         if (status != (*object)["status"]) log_info("volume attached", {{"name", volume}, {"node", node}, {"device", done->device}, {"generation", std::to_string(done->generation)}});
         if (auto told = tell(*object, std::move(status)); !told) return std::unexpected(std::move(told.error()));
         // What an engine shows ends with the engine, of which nobody hears.
@@ -322,7 +385,12 @@ class PoolController final : public Base {
       const bool news = !change.before || !change.after || (*change.before)["metadata"]["labels"] != (*change.after)["metadata"]["labels"];
       return news ? std::vector{key} : std::vector<kube::ObjectKey>();
     };
-    return {{api::kVolumePools, "", [key](const kube::Change&) { return std::vector{key}; }}, {api::kVolumes, "", ours}, {api::kSnapshots, "", ours}, {resources::nodes, "", node}};
+    std::vector<Source> out{{api::kVolumePools, "", [key](const kube::Change&) { return std::vector{key}; }}, {api::kVolumes, "", ours}, {api::kSnapshots, "", ours}, {resources::nodes, "", node}};
+    also_of_hosts(out, [key](const kube::Change& change, const std::set<std::string>&) {
+      const bool news = !change.before || !change.after || (*change.before)["spec"]["nodeSelector"] != (*change.after)["spec"]["nodeSelector"] || (*change.before)["status"]["heard"].string().empty();
+      return news ? std::vector{key} : std::vector<kube::ObjectKey>();
+    });
+    return out;
   }
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
     if (key.name != site_.name) return kube::Next{};
@@ -358,7 +426,8 @@ class PoolController final : public Base {
     std::string keys;
     if (auto left = site_.pool.rewrap(kRewrapped); !left) keys = left.error().message;
     else if (*left > 0) keys = fmt::format("{} volumes' keys are to be wrapped by a newer version of theirs", *left);
-    const auto nodes = nodes_of(*caches_, site_.name, (*object)["spec"]["nodeSelector"].string());
+    auto nodes = nodes_of(*caches_, site_.name, (*object)["spec"]["nodeSelector"].string());
+    if (nodes && site_.hosts != nullptr) *nodes = with_hosts(std::move(*nodes));
     Json list = Json::array();
     if (nodes)
       for (const std::string& one : *nodes) list.push(one);
@@ -385,8 +454,54 @@ class PoolController final : public Base {
   }
 
  private:
+  // Those of further machines that live, too; and no others of theirs.
+  std::vector<std::string> with_hosts(std::vector<std::string> own) {
+    std::set<std::string> out(own.begin(), own.end());
+    const auto all = hosts();
+    caches_->of(resources::nodes).each("", [&](const Json& node) {
+      const std::string& name = kube::name_of(node);
+      const auto host = host_of(name, kube::labels_of(node), all);
+      if (host && host->empty()) return;
+      const auto seen = host ? site_.hosts->seen(*host) : std::nullopt;
+      if (seen && !seen->silent) out.insert(name);
+      else out.erase(name);
+    });
+    return {out.begin(), out.end()};
+  }
   static std::string mebibytes(std::int64_t bytes) { return fmt::format("{}Mi", bytes >> 20); }
   std::optional<std::chrono::nanoseconds> last_;  // when it was written; one key, one thread
+};
+
+// What is asked of one further machine: written anew whenever it is not what the ledger says.
+class HostController final : public Base {
+ public:
+  explicit HostController(const PoolSite& site) : Base(site, api::kVolumeHosts) {}
+  std::string name() const override { return "volume-host"; }
+  std::optional<kube::Access> access() const override { return kube::Access().may({"update"}, resource_); }
+  std::vector<Source> sources() const override {
+    std::vector<Source> out;
+    also_of_hosts(out, [](const kube::Change& change, const std::set<std::string>&) { return std::vector{kube::key_of(change.object())}; });
+    return out;
+  }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
+    const auto object = cached(api::kVolumeHosts, key.name);
+    if (!object) {
+      if (key.name.starts_with(site_.name + ".")) site_.hosts->forget(key.name.substr(site_.name.size() + 1));
+      return kube::Next{};
+    }
+    if (!is_ours(*object)) return kube::Next{};
+    if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
+    const api::VolumeHostFacts facts = api::read_volume_host(*object);
+    site_.hosts->told(facts);
+    const auto wanted = all_asked(site_.pool.asked_of(facts.host), facts, site_.pool.id());
+    if (wanted == facts.asked && facts.pool_id == site_.pool.id()) return kube::Next{};
+    Json list = Json::array(), next = *object;
+    for (const api::AskedVolume& one : wanted) list.push(api::to_json(one));
+    next.child("spec").set("poolID", site_.pool.id()).set("volumes", std::move(list));
+    auto done = site_.api.update(resource_, next);
+    if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "ask the machine " + facts.host);
+    return kube::Next{};
+  }
 };
 
 }  // namespace
@@ -397,6 +512,7 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
   out.push_back(std::make_unique<SnapshotController>(site));
   out.push_back(std::make_unique<AttachmentController>(site));
   out.push_back(std::make_unique<PoolController>(site));
+  if (site.hosts != nullptr) out.push_back(std::make_unique<HostController>(site));
   return out;
 }
 

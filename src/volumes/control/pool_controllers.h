@@ -22,9 +22,10 @@ struct PoolSite {
   std::string node_selector{};                      // for a VolumePool that is made now
   // Names of devices as links (device_links.h); none: they are not made.
   std::function<Result<void>(const std::string& name, const std::string& volume, const std::string& device)> link{}, unlink{};
+  HostBoard* hosts = nullptr;                       // further machines, of a pool in Ceph; none: there are none
   std::function<Result<void>(const std::string& volume)> settle{};  // of one that is attached for writing: replays the log of the file system on it, if there is one; none: it is not done
 };
-// Volumes, Snapshots, Attachments and the VolumePool itself.
+// Volumes, Snapshots, Attachments, the VolumePool itself, and with `hosts` what is asked of its VolumeHosts.
 std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& site);
 
 // All that they ask of an API, whichever pool it is, and keys of encrypted volumes.

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "kube/tiny_api.h"
+#include "volumes/control/mortal_api.h"
 #include "volumes/fake_pool.h"
 #include "volumes/memory_journal.h"
 
@@ -22,35 +23,6 @@ using testing::HasSubstr;
 namespace resources = kube::resources;
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
-
-// An API whose next writes are lost, before or after they came about.
-class MortalApi final : public kube::KubeApi {
- public:
-  explicit MortalApi(kube::TinyApi& api) : api_(api) {}
-  std::function<int()> fate = [] { return 0; };  // 0: goes well; 1: lost; 2: done, and the answer is lost
-  bool died = false;
-  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return api_.get(resource, key); }
-  Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override { return api_.list(resource, space, options); }
-  Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return fail(Code::Unsupported, "no watch"); }
-  Result<Json> create(const kube::Resource& resource, const Json& object) override { return write([&] { return api_.create(resource, object); }); }
-  Result<Json> update(const kube::Resource& resource, const Json& object) override { return write([&] { return api_.update(resource, object); }); }
-  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return write([&] { return api_.update_status(resource, object); }); }
-  Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string&) override { return fail(Code::Unsupported, "no patch"); }
-  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "no post"); }
-  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api_.remove(resource, key, options); }
-  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "no exec"); }
-
- private:
-  template <class Work>
-  Result<Json> write(Work work) {
-    const int how = died ? 1 : fate();
-    if (how == 1) return died = true, Result<Json>(fail(Code::Unavailable, "died"));
-    auto done = work();
-    if (how == 2) return died = true, Result<Json>(fail(Code::Unavailable, "died"));
-    return done;
-  }
-  kube::TinyApi& api_;
-};
 
 struct Site {
   kube::TinyApi api;
@@ -271,8 +243,10 @@ TEST(PoolControllers, WhatIsMountedIsNotTakenAway) {
   site.settle();
   EXPECT_EQ(site.phase("attachments", "a.here"), "Detaching");
   EXPECT_THAT(site.message("attachments", "a.here"), HasSubstr("unmount it first"));
+  EXPECT_EQ(site.of("attachments", "a.here")["status"]["reason"].string(), "InUse");
   site.files.devices.begin()->second.second.used.reset();
   site.settle();
+  EXPECT_EQ(site.of("attachments", "a.here")["status"]["reason"].string(), "") << "only what is known";
   EXPECT_EQ(site.files.devices.size(), 1u) << "not known is not no";
   site.files.devices.begin()->second.second.used = false;
   site.settle();
@@ -514,6 +488,33 @@ TEST(PoolControllers, RandomLivesWithDeathsAtAnyWrite) {
   int deaths = 0;
   for (std::uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) live(seed, deaths);
   EXPECT_GT(deaths, 500) << "or this has tried nothing";
+}
+
+TEST(PoolControllers, WhatWasBrokenOffIsGoneOnWithWhateverIsWishedByNow) {
+  Site site;
+  site.put(kVolumes, api::new_volume("a", {.pool = "here", .klass = api::kLocalManaged, .size = gib, .from_volume = {}, .from_snapshot = {}}));
+  site.put(kAttachments, api::new_attachment("a", "here", "here", false));
+  site.settle();
+  int failures = 0;
+  site.files.dies = [&](bool after) { return !after && failures++ < 1; };
+  const auto wish = [&](const char* field, Json value) {
+    Json object = site.of("volumes", "a");
+    object.child("spec").set(field, std::move(value));
+    EXPECT_TRUE(site.api.update(kVolumes, object));
+  };
+  wish("size", "2Gi");
+  site.settle();
+  EXPECT_EQ(site.files.devices.begin()->second.second.size, 2 * gib);
+  EXPECT_EQ(site.pool->under_way(), 0u);
+  // Limits that are wished back before they have come about.
+  failures = 0;
+  wish("iops", 300);
+  site.round();
+  EXPECT_EQ(site.pool->under_way(), 1u);
+  wish("iops", 0);
+  site.settle();
+  EXPECT_EQ(site.pool->under_way(), 0u);
+  EXPECT_EQ(site.files.engines.at("a").limits.iops, 0);
 }
 
 TEST(PoolControllers, TheyDeclareWhatTheyAsk) {

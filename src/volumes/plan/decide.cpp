@@ -68,6 +68,13 @@ Task decide_volume(const Json& object, const Known& known) {
   }
   if (known.entry->key.empty() && spec->encrypted) return tell("Failed", "the pool has it, and it is not encrypted");
   if (known.entry->managed != (spec->klass != api::kLocalFast)) return tell("Failed", fmt::format("the pool has it as one of class {}", known.entry->managed ? api::kLocalManaged : api::kLocalFast));
+  // What has begun is gone on with, whatever is wished by now: a size is promised from the first moment and says nothing of whether it has come about, and limits may have been wished back.
+  if (known.begun && known.begun->what == What::Grow) return act(Do::Grow, "Growing", known.begun->size);
+  if (known.begun && known.begun->what == What::Limit) {
+    Task out = act(Do::Limit, known.entry->attached() ? "InUse" : "Available");
+    out.managed = known.begun->limits;
+    return out;
+  }
   if (const Limits limits{.iops = spec->iops, .bytes_per_second = spec->throughput}; known.entry->managed && limits != known.entry->limits) {
     Task out = act(Do::Limit, known.entry->attached() ? "InUse" : "Available");
     out.managed = limits;

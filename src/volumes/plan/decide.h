@@ -30,6 +30,7 @@ struct Known {
   std::optional<Entry> entry;                    // of the object's name; of an Attachment: of its volume's
   std::optional<kube::Json> source;              // object that spec.source names; of Snapshot and Attachment: the Volume
   std::optional<Entry> source_entry;             // what the pool has of it
+  std::optional<Intent> begun{};                 // of a Volume: Grow or Limit, and has not come about
   bool distributed = false;                      // the pool lies in a Ceph pool
   bool reached = false;                          // of an Attachment: its node reaches this pool
 };

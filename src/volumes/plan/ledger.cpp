@@ -51,6 +51,7 @@ Json json_of(const Entry& one) {
   if (!one.owner.empty()) out.set("owner", one.owner);
   if (one.read_only) out.set("readOnly", true);
   if (one.generation > 0) out.set("generation", one.generation);
+  if (!one.host.empty()) out.set("host", one.host).set("shown", one.shown);
   set_class(out, one.managed, one.limits, one.key);
   return out;
 }
@@ -80,6 +81,7 @@ Json Ledger::record_of(const Intent& intent) {
   if (!intent.owner.empty()) out.set("owner", intent.owner);
   if (intent.read_only) out.set("readOnly", true);
   if (intent.generation > 0) out.set("generation", intent.generation);
+  if (!intent.host.empty()) out.set("host", intent.host);
   set_class(out, intent.managed, intent.limits, intent.key);
   return out;
 }
@@ -101,7 +103,7 @@ Json Ledger::snapshot() const {
 Result<void> Ledger::apply(const Json& record) {
   const auto read_intent = [](const Json& from) -> Result<Intent> {
     const auto what = parse_what(from["what"].string());
-    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer(), .managed = from["managed"].boolean(), .limits = limits_of(from), .key = from["key"].string()};
+    Intent out{.number = from["begin"].integer(), .what = what.value_or(What::Create), .id = from["id"].string(), .size = from["size"].integer(), .before = from["before"].integer(), .source = from["source"].string(), .of_snapshot = from["ofSnapshot"].boolean(), .node = from["node"].string(), .owner = from["owner"].string(), .read_only = from["readOnly"].boolean(), .generation = from["generation"].integer(), .managed = from["managed"].boolean(), .limits = limits_of(from), .key = from["key"].string(), .host = from["host"].string()};
     if (!what || out.number <= 0 || !is_volume_id(out.id) || (!out.source.empty() && !is_volume_id(out.source)) || out.size < 0 || out.size > kMostBytes) return damaged(fmt::format("an intent of number {}", out.number));
     return out;
   };
@@ -115,7 +117,7 @@ Result<void> Ledger::apply(const Json& record) {
       std::map<std::string, std::int64_t> nodes;
       for (const auto& [node, generation] : one["nodes"].members()) nodes[node] = generation.integer();
       if (const std::string& node = one["node"].string(); nodes.empty() && !node.empty()) nodes[node] = one["generation"].integer();
-      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .nodes = std::move(nodes), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean()});
+      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .nodes = std::move(nodes), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean(), .host = one["host"].string(), .shown = one["shown"].integer()});
     }
     for (const Json& one : record["underWay"].items()) {
       auto intent = read_intent(one);
@@ -162,13 +164,14 @@ Result<void> Ledger::apply(const Json& record) {
       break;
     case What::Attach:
       if (undone) break;
+      if (!entry->second.attached()) entry->second.host = intent.host, entry->second.shown = intent.host.empty() ? 0 : intent.generation;
       entry->second.nodes[intent.node] = intent.generation;
       entry->second.read_only = intent.read_only;
       entry->second.generation = std::max(entry->second.generation, intent.generation);
       entry->second.device = record["device"].string();
       break;
     case What::Detach:
-      if (!undone) entry->second.nodes.clear(), entry->second.device.clear(), entry->second.read_only = false;
+      if (!undone) entry->second.nodes.clear(), entry->second.device.clear(), entry->second.host.clear(), entry->second.shown = 0, entry->second.read_only = false;
       break;
     case What::Leave:
       if (!undone) entry->second.nodes.erase(intent.node);
@@ -279,13 +282,13 @@ Ledger::Begun Ledger::remove(const std::string& id, const std::string& owner) co
   return unless_under_way({.number = 0, .what = What::Remove, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = there->second.snapshot, .node = {}, .owner = {}, .read_only = false, .generation = 0, .managed = there->second.managed, .limits = {}, .key = {}});
 }
 
-Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, bool read_only, bool shown) const {
+Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, bool read_only, bool shown, const std::string& host) const {
   if (node.empty()) return fail(Code::Invalid, "a node is expected");
   const auto one = find(id, false);
   if (!one) return std::unexpected(one.error());
   if (!(*one)->there) return fail(Code::Conflict, fmt::format("{} is being made", id));
   const Entry& entry = **one;
-  Intent intent{.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = entry.generation + 1, .managed = entry.managed, .limits = entry.limits, .key = {}};
+  Intent intent{.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = entry.generation + 1, .managed = entry.managed, .limits = entry.limits, .key = {}, .host = entry.attached() ? entry.host : host};
   if (const auto at = entry.nodes.find(node); at != entry.nodes.end()) {
     if (entry.read_only != read_only) return fail(Code::Exists, fmt::format("{} is attached to {} {}: detach it first", id, node, read_only ? "for writing" : "read-only"));
     for (const auto& [number, way] : under_way_)
@@ -296,6 +299,9 @@ Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, boo
   }
   // Who reads does not see what another writes, and may see half of it.
   if (entry.attached() && !(read_only && entry.read_only)) return fail(Code::Conflict, fmt::format("{} is attached to {}{}: one node at a time has a volume, or several that all read it alone", id, entry.holders(), entry.read_only ? ", read-only" : ""));
+  // Each machine's engine has the image alone.
+  if (entry.attached() && entry.host != host) return fail(Code::Conflict, fmt::format("{} is read by {} on another machine: nodes that read one volume at once are on one machine, give this one a copy", id, entry.holders()));
+  if (!host.empty() && !entry.managed) return fail(Code::Unsupported, fmt::format("{} is shown on its pool's own machine alone", id));
   return unless_under_way(std::move(intent));
 }
 
@@ -313,6 +319,15 @@ Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std
   }
   if (generation != at->second) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, at->second));
   return unless_under_way({.number = 0, .what = entry.nodes.size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = entry.managed, .limits = {}, .key = {}});
+}
+
+Result<Intent> Ledger::detach_by_force(const std::string& id, const std::string& node) const {
+  const auto entry = entries_.find(id);
+  const auto at = entry == entries_.end() ? std::map<std::string, std::int64_t>::const_iterator() : entry->second.nodes.find(node);
+  if (entry == entries_.end() || at == entry->second.nodes.end()) return fail(Code::NotFound, fmt::format("{} does not have {}", node, id));
+  for (const auto& [number, way] : under_way_)
+    if (way.id == id && way.node == node && (way.what == What::Detach || way.what == What::Leave)) return way;
+  return Intent{.number = last_ + 1, .what = entry->second.nodes.size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = at->second, .managed = entry->second.managed, .limits = {}, .key = {}};
 }
 
 Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) const {

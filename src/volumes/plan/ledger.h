@@ -38,6 +38,7 @@ struct Intent {
   bool managed = false;             // it is shown by an engine of its own; of Create: it is to be
   Limits limits;                    // of Create, Attach, Limit
   std::string key;                  // of Create, Snapshot: by which it is encrypted; empty: it is not
+  std::string host{};               // of Attach: the further machine that is to show it (plan/hosts.h); empty: the pool's own
   friend bool operator==(const Intent&, const Intent&) = default;
 };
 
@@ -54,6 +55,8 @@ struct Entry {
   Limits limits;
   std::string key;                  // by which its own key is wrapped; empty: it is not encrypted
   bool there = false;               // false: it is being made
+  std::string host{};               // the further machine that shows it; empty: the pool's own
+  std::int64_t shown = 0;           // there: the generation of the attachment by which it was shown first, which those who read it too share
   bool attached() const { return !nodes.empty(); }
   std::string holders() const;      // their names, with commas
   friend bool operator==(const Entry&, const Entry&) = default;
@@ -77,9 +80,11 @@ class Ledger {
   Begun take_snapshot(const std::string& id, const std::string& of, const std::string& owner, std::int64_t limit) const;
   Begun grow(const std::string& id, std::int64_t size, std::int64_t limit) const;
   Begun remove(const std::string& id, const std::string& owner) const;  // owner: empty: whoever's
-  // One node that writes, or any number that read. `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew.
-  Begun attach(const std::string& id, const std::string& node, bool read_only, bool shown) const;
+  // One node that writes, or any number that read, all on one machine. `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew, where it was.
+  Begun attach(const std::string& id, const std::string& node, bool read_only, bool shown, const std::string& host = "") const;
   Begun detach(const std::string& id, const std::string& node, std::int64_t generation) const;
+  // Of one that is shut out where it is shown: whatever else is under way goes on without that machine. NotFound: the node does not have it.
+  Result<Intent> detach_by_force(const std::string& id, const std::string& node) const;
   Begun set_limits(const std::string& id, const Limits& limits) const;
 
   static kube::Json record_of(const Intent& intent);
