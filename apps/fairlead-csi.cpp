@@ -29,7 +29,8 @@ std::string environment(const char* name) {
 }
 
 struct Flags {
-  std::string endpoint, node, pool, kubeconfig, context, method, registry, seen_as;
+  std::string endpoint, node, kubeconfig, context, method, registry, seen_as;
+  std::vector<std::string> pools;
   bool controller = false, own_pool = false;
   int most_volumes = 128;
   double timeout = 60;
@@ -66,7 +67,11 @@ int serve(const Flags& flags) {
     controller = std::make_unique<csi::ControllerService>(*api, clock, csi::ControllerOptions{.sleep = {}, .most_volumes_per_node = flags.most_volumes});
   }
   std::unique_ptr<csi::NodeService> node;
-  if (!flags.node.empty()) node = std::make_unique<csi::NodeService>(csi::NodeOptions{.node = flags.node, .pool = flags.own_pool ? api::pool_name_for(flags.node) : flags.pool, .most_volumes = flags.most_volumes});
+  std::vector<std::string> pools = flags.pools;
+  if (flags.own_pool) pools.insert(pools.begin(), api::pool_name_for(flags.node));
+  for (const std::string& pool : pools)
+    if (!api::is_volume_name(pool)) return refuse(fmt::format("--pool {}: the name of a pool is expected", pool), 2);
+  if (!flags.node.empty()) node = std::make_unique<csi::NodeService>(csi::NodeOptions{.node = flags.node, .pools = std::move(pools), .most_volumes = flags.most_volumes});
   auto server = csi::Server::start({.socket = *socket, .controller = controller.get(), .node = node.get(), .ready = [&] { return !api || api->list(api::kVolumePools, "", {.limit = 1}).has_value(); }});
   if (!server) return refuse(server.error().message);
   log_info("serving CSI", {{"driver", csi::kDriver}, {"socket", *socket}, {"controller", flags.controller ? "yes" : "no"}, {"node", flags.node}, {"version", FAIRLEAD_VERSION}});
@@ -117,8 +122,8 @@ int main(int argc, char** argv) {
   for (CLI::App* one : {serve, call}) one->add_option("--endpoint", flags.endpoint, "unix:///PATH (default: $CSI_ENDPOINT)");
   serve->add_flag("--controller", flags.controller, "the Controller service, over the site's API");
   serve->add_option("--node", flags.node, "the Node service, of the node of this name");
-  serve->add_option("--pool", flags.pool, "that this node reaches: its topology");
-  serve->add_flag("--own-pool", flags.own_pool, "the node reaches the pool that fairlead-volumes names after it")->excludes("--pool");
+  serve->add_option("--pool", flags.pools, "that this node reaches: its topology; more than once for several");
+  serve->add_flag("--own-pool", flags.own_pool, "the node reaches the pool that fairlead-volumes names after it, before those of --pool");
   serve->add_option("--register", flags.registry, "folder in which the node's kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry: no node-driver-registrar is needed");
   serve->add_option("--seen-as", flags.seen_as, "the endpoint as the kubelet sees it, where that is another path (default: --endpoint)");
   serve->add_option("--max-volumes", flags.most_volumes, "of one node")->capture_default_str();

@@ -20,6 +20,7 @@
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/power_controller.h"
 #include "fleet/control/interface_controller.h"
+#include "fleet/control/instance_volume_controller.h"
 #include "fleet/control/node_place_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/host_socket.h"
@@ -198,6 +199,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines, of_this_kubernetes(flags, ranges, server)), scripts_of(flags, state_dir), alarms));
   runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
   runner.add(std::make_unique<fleet::InterfaceController>(api, clock));
+  runner.add(std::make_unique<fleet::InstanceVolumeController>(api, clock));
   if (flags.node_places) runner.add(std::make_unique<fleet::NodePlaceController>(api, fleet::NodePlaceOptions{.id_changes = true, .space = api::identities::default_space}));
   runner.add(std::make_unique<stacks::StackController>(api, clock));
   auto queues = training::TrainingController::Queues::None;

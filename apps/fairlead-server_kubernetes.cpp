@@ -12,6 +12,7 @@
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/interface_controller.h"
+#include "fleet/control/instance_volume_controller.h"
 #include "fleet/control/node_place_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/local_host.h"
@@ -207,6 +208,7 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines, {.name = {}, .endpoint = api_for_nodes(flags, config->rest, *ranges), .authority = config->rest.ca_pem, .service_range = {}}), scripts_of(flags, state_dir), *alarms));
     add_declared(*runner, std::make_unique<fleet::TrainingPlanController>(fenced, clock));
     add_declared(*runner, std::make_unique<fleet::InterfaceController>(fenced, clock));
+    add_declared(*runner, std::make_unique<fleet::InstanceVolumeController>(fenced, clock));
     if (flags.node_places) add_declared(*runner, std::make_unique<fleet::NodePlaceController>(fenced, fleet::NodePlaceOptions{.id_changes = false, .space = space}));
     add_declared(*runner, std::make_unique<stacks::StackController>(fenced, clock));
     add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));

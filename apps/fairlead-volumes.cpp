@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/own_program.h"
 #include "kube/health.h"
@@ -28,6 +29,7 @@
 #include "volumes/control/host_controllers.h"
 #include "volumes/control/pool_controllers.h"
 #include "volumes/device_links.h"
+#include "volumes/engine_keeper.h"
 #include "volumes/file_pool.h"
 #include "volumes/keyring.h"
 #include "volumes/metrics.h"
@@ -57,7 +59,7 @@ std::uint64_t random_seed() {
 struct Flags {
   volumes::PoolPlace place{.folder = {}, .image = {}};
   volumes::CephPlace ceph{.program = {}, .conf = {}, .user = "fairlead", .pool = {}, .space = "fairlead", .host = {}};
-  std::string engine, name, pool, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0";
+  std::string engine, name, pool, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0", socket = "/run/fairlead-volumes/engines.sock";
   int host_silence = static_cast<int>(api::kHostSilence.count());  // seconds
   bool yes = false;
 };
@@ -169,7 +171,11 @@ int serve(Flags flags) {
   if (const auto there = (*api)->get(api::kVolumePools, {"", flags.name}); there && !flags.nodes.empty() && (*there)["spec"]["nodeSelector"].string() != flags.nodes)
     log_warn("the VolumePool says which nodes reach it, and --nodes says otherwise: its spec.nodeSelector holds", {{"pool", flags.name}, {"spec", (*there)["spec"]["nodeSelector"].string()}, {"option", flags.nodes}});
   kube::Runner runner(**api, clock, random_seed());
-  for (auto& one : volumes::pool_controllers({.api = **api, .clock = clock, .pool = **pool, .name = flags.name, .node_selector = flags.nodes, .link = volumes::link_device, .unlink = volumes::unlink_device, .hosts = further, .settle = blocks::settle})) runner.add(std::move(one));
+  const auto settle = [&pool](const std::string& volume) {
+    const auto entry = (*pool)->entry(volume);
+    return entry && entry->places.contains("") ? blocks::settle(volume, entry->places.at("").device) : blocks::settle(volume);
+  };
+  for (auto& one : volumes::pool_controllers({.api = **api, .clock = clock, .pool = **pool, .name = flags.name, .node_selector = flags.nodes, .link = volumes::link_device, .unlink = volumes::unlink_device, .hosts = further, .settle = settle})) runner.add(std::move(one));
   hosts.on_ask([&](const std::string& host) { runner.wake("volume-host", {"", api::volume_host_name(flags.name, host)}); });
   runner.start();
   runner.wake("volume-pool", {"", flags.name});  // there may be no object yet that says so
@@ -240,6 +246,26 @@ int host(Flags flags) {
   ::_exit(0);
 }
 
+// Of a container: what ends it ends all of its engines, so it waits until there are none.
+int engines(const Flags& flags) {
+  const sigset_t signals = block_signals();
+  if (::geteuid() != 0) return refuse("must be run as root: engines mount file systems");
+  const auto program = engine_of(flags, "fairlead-disk");
+  if (!program || !program->starts_with('/') || ::access(program->c_str(), X_OK) != 0) return refuse("fairlead-disk is not beside this program: say --engine with an absolute path", 2);
+  if (auto made = make_dirs(flags.socket.substr(0, flags.socket.rfind('/')), 0700); !made) return refuse(made.error().message);
+  auto keeper = volumes::EngineKeeper::start(flags.socket, *program);
+  if (!keeper) return refuse(keeper.error().message);
+  log_info("keeping engines", {{"socket", flags.socket}, {"program", *program}, {"version", FAIRLEAD_VERSION}});
+  int number = 0;
+  while ((number = ::sigwaitinfo(&signals, nullptr)) <= 0) {}
+  (*keeper)->close();
+  if ((*keeper)->keeps()) log_warn("engines serve volumes still: it ends when they are detached, or at the next signal", {{"signal", std::to_string(number)}});
+  for (const timespec second{.tv_sec = 1, .tv_nsec = 0}; (*keeper)->keeps() && ::sigtimedwait(&signals, nullptr, &second) <= 0;) {}
+  log_info("stopping", {{"engines", (*keeper)->keeps() ? "some serve still" : "none"}});
+  std::fflush(nullptr);
+  ::_exit(0);
+}
+
 int take_over(Flags flags) {
   if (flags.ceph.pool.empty()) return refuse("say --ceph-pool POOL", 2);
   if (auto done = resolve(flags); !done) return refuse(done.error().message, 2);
@@ -279,6 +305,9 @@ int main(int argc, char** argv) {
   auto* destroy = app.add_subcommand("destroy", "delete a pool's image with all that is in it");
   auto* take_over = app.add_subcommand("take-over", "make a pool in Ceph this machine's, as the one that had it is dead: that one is shut out by Ceph, with all that is attached there");
   auto* host = app.add_subcommand("host", "on a further machine: show volumes of a pool in Ceph to the nodes there, as the pool's daemon asks by the site's API; they stay attached without it");
+  auto* engines = app.add_subcommand("engines", "start engines for a daemon in another container (run --engine unix://SOCKET), and keep them: they end with this process' container, and not with the daemon's");
+  engines->add_option("--socket", flags.socket, "where the daemon asks")->capture_default_str()->check(CLI::Validator([](std::string& text) { return text.starts_with('/') ? std::string() : "an absolute path is expected"; }, "PATH"));
+  engines->add_option("--engine", flags.engine, "fairlead-disk by another path (default: beside this program)");
   auto* release = app.add_subcommand("release", "unmount a pool's image that no daemon serves; it stays, with all that is in it");
   for (CLI::App* one : {run, destroy, release, take_over}) {
     one->add_option("--folder", flags.place.folder, "folder of the pool, on XFS with reflink (default: /var/lib/fairlead-volumes/pool); of one in Ceph, where it is kept that it is this machine's (default: /var/lib/fairlead-volumes/ceph)");
@@ -293,7 +322,7 @@ int main(int argc, char** argv) {
   for (CLI::App* one : {run, host}) one->add_option("--nodes", flags.nodes, "labels of the nodes on this machine, as kubectl -l takes them (default: the node with its name)");
   run->add_option("--host-silence", flags.host_silence, "seconds without a word after which a further machine counts as silent; each tells every 10")->capture_default_str()->check(CLI::Range(12, 3600));
   host->add_option("--engine", flags.engine, "fairlead-rbd by another path (default: beside this program)");
-  run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or off: none is made here (default: fairlead-disk beside this program); of a pool in Ceph: fairlead-rbd");
+  run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or unix://SOCKET of `fairlead-volumes engines`, or off: none is made here (default: fairlead-disk beside this program); of a pool in Ceph: fairlead-rbd");
   for (CLI::App* one : {run, take_over, host}) {
     one->add_option("--ceph-pool", flags.ceph.pool, "pool of Ceph in which the volumes lie, with class distributed");
     one->add_option("--ceph-conf", flags.ceph.conf, "ceph.conf, which names the monitors and the user's keyring (default: as Ceph's programs look for it)");
@@ -311,6 +340,7 @@ int main(int argc, char** argv) {
   take_over->add_flag("--yes", flags.yes, "do it");
   CLI11_PARSE(app, argc, argv);
   fairlead::start_logging("fairlead-volumes", log_level);
+  if (engines->parsed()) return fairlead::engines(flags);
   if (host->parsed()) return fairlead::host(std::move(flags));
   if (take_over->parsed()) return fairlead::take_over(std::move(flags));
   return !run->parsed() ? fairlead::destroy(std::move(flags), release->parsed()) : fairlead::serve(std::move(flags));

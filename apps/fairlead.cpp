@@ -6,6 +6,7 @@
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/interface_controller.h"
+#include "fleet/control/instance_volume_controller.h"
 #include "fleet/control/node_place_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/fabric.h"
@@ -81,7 +82,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(training::TrainingController(**api, clock, nullptr, training::TrainingController::Queues::Ours)));
   }
   if (local_machines) access.add(fleet::machine_access());
-  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(fleet::InterfaceController(**api, clock))).add(kube::full_access(fleet::NodePlaceController(**api, {}))).add(kube::full_access(stacks::StackController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(fleet::InterfaceController(**api, clock))).add(kube::full_access(fleet::NodePlaceController(**api, {}))).add(kube::full_access(fleet::InstanceVolumeController(**api, clock))).add(kube::full_access(stacks::StackController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
   return access;
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures volumes in a Ceph pool beside librbd itself (fio's engine rbd), on the same Ceph of one monitor and one OSD in the same run, in turns; the median of ROUNDS of each. And how long a volume, a snapshot, a copy and an attachment take.
+# Measures volumes in a Ceph pool beside librbd itself (fio's engine rbd), on the same Ceph of one monitor and one OSD in the same run, in turns; the median of ROUNDS of each. And how long a volume, a snapshot, a copy and an attachment take, and what memory they need (share: what is shared, by how many share it).
 # usage: ceph.sh BUILD_DIR [ROUNDS] [SECONDS]   (as root; needs fio with rbd, the packages of tests/ceph_lib.sh, and 16 GiB free in /var/tmp; what is mounted goes with it)
 set -euo pipefail
 build=$(realpath "${1:?usage: ceph.sh BUILD_DIR [ROUNDS] [SECONDS]}") rounds=${2:-5} seconds=${3:-4}
@@ -12,7 +12,7 @@ work=$(mktemp -d /var/tmp/fairlead-bench-XXXXXX)
 bin=$build/bin
 site=()
 clean_up() {
-  for name in io sealed c1 c2 c3 c4 c5 c6 c7; do f detach "$name" 2> /dev/null || true; done
+  for name in io sealed more4 more5 c1 c2 c3 c4 c5 c6 c7; do f detach "$name" 2> /dev/null || true; done
   for pid in "${site[@]}"; do kill "$pid" 2> /dev/null || true; done
   for pid in "${site[@]}"; do wait "$pid" 2> /dev/null || true; done
   ceph_stop
@@ -63,10 +63,23 @@ for line in open(sys.argv[1]):
 for what, ms in all.items(): print(f'{{"bench":"ceph_call","what":"{what}","median_ms":{statistics.median(ms):.0f},"most_ms":{max(ms):.0f}}}')
 PY
 
+kib() { awk -v what="$2:" '$1 == what { print $2 }' "/proc/$1/smaps_rollup"; }
+resident() { # WHAT PID
+  echo "{\"bench\":\"ceph\",\"what\":\"$1\",\"resident_kib\":$(kib "$2" Rss),\"share_kib\":$(kib "$2" Pss),\"private_kib\":$(kib "$2" Private_Dirty)}"
+}
+engine_pid() { "$bin/fairlead-rbd" status --folder "/run/fairlead-volumes/$pool/$1" | sed -n 's/.* pid=\([0-9]*\).*/\1/p'; }
 device_of() { "$bin/fairlead" get attachment "$1.here" -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])'; }
 f create io --size 2Gi --class distributed
 f create sealed --size 2Gi --class distributed --encrypt
 for name in io sealed; do f attach "$name" here; done
+pool=$("$bin/fairlead" get volumepool here -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["id"][:8])')
+resident 'engine, idle, one of two' "$(engine_pid io)"
+for i in 4 5; do
+  f create "more$i" --size 1Gi --class distributed
+  f attach "more$i" here
+done
+resident 'engine, idle, one of four' "$(engine_pid io)"
+for i in 4 5; do f detach "more$i"; done
 rbd_admin create volumes/plain --size 2G
 librbd=(--ioengine=rbd --clientname=admin --pool=volumes --rbdname=plain)
 device=(--ioengine=libaio --direct=1 "--filename=$(device_of io)") sealed=(--ioengine=libaio --direct=1 "--filename=$(device_of sealed)")
@@ -79,8 +92,15 @@ one() { # RW BS DEPTH TARGET...: operations a second, both ways together
 }
 while read -r rw bs depth; do
   plain=() ours=() encrypted=()
-  for _ in $(seq "$rounds"); do
-    plain+=("$(one "$rw" "$bs" "$depth" "${librbd[@]}")") ours+=("$(one "$rw" "$bs" "$depth" "${device[@]}")") encrypted+=("$(one "$rw" "$bs" "$depth" "${sealed[@]}")")
+  # Each comes first, second and last: the OSD is slower after what it has just been made to write.
+  for turn in $(seq "$rounds"); do
+    for place in 0 1 2; do
+      case $(((turn + place) % 3)) in
+        0) plain+=("$(one "$rw" "$bs" "$depth" "${librbd[@]}")") ;;
+        1) ours+=("$(one "$rw" "$bs" "$depth" "${device[@]}")") ;;
+        2) encrypted+=("$(one "$rw" "$bs" "$depth" "${sealed[@]}")") ;;
+      esac
+    done
   done
   python3 - "$rw" "$bs" "$depth" "${plain[*]}" "${ours[*]}" "${encrypted[*]}" << 'PY'
 import statistics, sys
@@ -95,7 +115,12 @@ randrw 4k 1
 read 1M 4
 write 1M 4
 LIST
-pool=$("$bin/fairlead" get volumepool here -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["id"][:8])')
-engine=$("$bin/fairlead-rbd" status --folder "/run/fairlead-volumes/$pool/io" | sed -n 's/.* pid=\([0-9]*\).*/\1/p')
-kib() { awk '/VmRSS/ {print $2}' "/proc/$1/status"; }
-echo "{\"bench\":\"ceph\",\"what\":\"resident\",\"daemon_kib\":$(kib "$daemon"),\"store_kib\":$(kib "$(pgrep -P "$daemon")"),\"engine_kib\":$(kib "$engine")}"
+# What was written is what is read: each block carries its own checksum.
+for target in device sealed; do
+  declare -n words=$target
+  fio --name=verify "${words[@]}" --rw=randwrite --bsrange=4k-256k --iodepth=16 --size=2g --verify=crc32c --verify_fatal=1 --minimal > "$work/verify.log" 2>&1 || { cat "$work/verify.log" >&2; exit 1; }
+  echo "{\"bench\":\"ceph_io\",\"what\":\"2 GiB written at random and read again by crc32c\",\"volume\":\"$target\",\"wrong\":0}"
+done
+resident 'engine, loaded' "$(engine_pid io)"
+resident daemon "$daemon"
+resident store "$(pgrep -P "$daemon")"

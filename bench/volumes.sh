@@ -30,6 +30,8 @@ f() { "$bin/fairlead" volume "$@" --kubeconfig "$config" > /dev/null; }
 sleep 2
 
 for gib in 1 100 1000; do "$bin/driver_bench" "$work/csi.sock" here "$rounds" "$gib"; done
+# Those with an engine: what is modified is their limits, in force when the call returns.
+"$bin/driver_bench" "$work/csi.sock" here "$rounds" 100 --class local-managed
 
 # Pieces: every other block is written, in the order of a shuffle.
 f create pieces --size 8Gi
@@ -38,7 +40,7 @@ device=$("$bin/fairlead" get volume pieces -o json --kubeconfig "$config" | pyth
 for count in 1000 10000 50000; do
   fio --name=p --filename="$device" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=32 --size=8g --number_ios="$count" --randrepeat=0 --minimal > /dev/null
   echo "{\"bench\":\"csi\",\"what\":\"extents\",\"count\":$(xfs_io -r -c stat "$work/pool/pieces.volume" | sed -n 's/^fsxattr.nextents = //p')}"
-  "$bin/driver_bench" "$work/csi.sock" here 5 8 pieces | grep -E '"(snapshot|clone)"'
+  "$bin/driver_bench" "$work/csi.sock" here 5 8 --source pieces | grep -E '"(snapshot|clone)"'
 done
 f detach pieces
 
@@ -71,6 +73,12 @@ read 1M 4
 write 1M 4
 LIST
 rm -f "$work/pool/.plain"
+# What was written is what is read: each block carries its own checksum.
+for one in "local-fast $device" "local-managed $managed" "encrypted $sealed"; do
+  read -r class target <<< "$one"
+  fio --name=verify --filename="$target" --rw=randwrite --bsrange=4k-256k --iodepth=16 --direct=1 --ioengine=libaio --size=2g --verify=crc32c --verify_fatal=1 --minimal > "$work/verify.log" 2>&1 || { cat "$work/verify.log" >&2; exit 1; }
+  echo "{\"bench\":\"volume_io\",\"what\":\"2 GiB written at random and read again by crc32c\",\"class\":\"$class\",\"wrong\":0}"
+done
 engine=$(pgrep -f "fairlead-disk serve --file $work/pool/managed.volume" || true)
 engine_kib=$(awk '/VmRSS/ {print $2}' "/proc/$engine/status")
 for name in io managed sealed; do f detach "$name"; done

@@ -156,6 +156,7 @@ def generate(documents, with_aws, with_volumes, with_snapshots, ways, table):
     # Of volumes: pods of nodes, the controller's pods, and what these need for VolumeSnapshots beside that.
     out["fairlead/files/rules-volumes.yaml"] = rules_text(rules_in(with_volumes, "ClusterRole", "fairlead-volumes"))
     for kind, end in (("ClusterRole", ""), ("Role", "-space")):
+        out[f"fairlead/files/rules-volumes-keys{end}.yaml"] = rules_text(rules_in(with_volumes, kind, "fairlead-volumes-keys"))
         have = rules_in(with_volumes, kind, "fairlead-volumes-controller")
         out[f"fairlead/files/rules-volumes-controller{end}.yaml"] = rules_text(have)
         out[f"fairlead/files/rules-volumes-snapshots{end}.yaml"] = rules_text([rule for rule in rules_in(with_snapshots, kind, "fairlead-volumes-controller") if rule not in have])

@@ -11,6 +11,6 @@ trap 'rm -rf "$work"' EXIT
 "$1/bin/fairlead" install --aws --dry-run -o yaml > "$work/aws.yaml"
 # Rights do not depend on sizes and images.
 volumes=(--volumes 1Gi --csi-provisioner-image p --csi-attacher-image a --csi-resizer-image r)
-"$1/bin/fairlead" install "${volumes[@]}" --dry-run -o yaml > "$work/volumes.yaml"
+"$1/bin/fairlead" install "${volumes[@]}" --volumes-encryption --dry-run -o yaml > "$work/volumes.yaml"
 "$1/bin/fairlead" install "${volumes[@]}" --csi-snapshotter-image s --dry-run -o yaml > "$work/snapshots.yaml"
 "$1/bin/fairlead" install --dry-run -o yaml | "$(dirname "$0")/generate.py" --aws "$work/aws.yaml" --volumes "$work/volumes.yaml" --snapshots "$work/snapshots.yaml" --ways "$work/ways.json" --table "$work/table.md" "${@:2}"

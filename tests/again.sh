@@ -11,11 +11,14 @@ rm -f "$kept/$name.log" "$kept/$name.passed" "$kept/$name.parts"
 export FAIRLEAD_SECOND_RUNS=$kept/$name.parts
 log=$(mktemp "$kept/$name-XXXXXX")
 trap 'rm -f "$log"' EXIT
-# What fails says why once more at the end, where a reader of a long log looks first.
+# What failed, and what was wanted and found, is told once more at the end: the logs of daemons come after it, and a reader sees the last lines of all.
 end() {
   [ ! -s "$FAIRLEAD_SECOND_RUNS" ] || [ "$status" != 0 ] || cat "$FAIRLEAD_SECOND_RUNS" >> "$kept/$name.passed"
   rm -f "$FAIRLEAD_SECOND_RUNS"
-  ((status == 0 || status == 77)) || echo "== $name failed after $((SECONDS - began)) s: $(grep -E '^FAIL' "$log" | tail -n 1 | grep . || echo 'without a word')"
+  if ((status != 0 && status != 77)); then
+    awk '/^FAIL/ { tells = 1; print; next } tells && /^ +\|/ { print; next } { tells = 0 }' "$log" | head -n 24 | cut -c1-1000
+    echo "== $name failed after $((SECONDS - began)) s: $(grep -E '^FAIL' "$log" | tail -n 1 | grep . || echo 'without a word')"
+  fi
   exit "$status"
 }
 attempt() {

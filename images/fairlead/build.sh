@@ -58,7 +58,7 @@ take_base() { # NAME
 stage_programs() { # NAME FOLDER
   local name=$1 to=$2 programs=("$1") program
   [[ $name != fairlead-agent ]] || programs+=(fairlead-slurm)      # the agent puts the companion on its node
-  [[ $name != fairlead-volumes ]] || programs+=(fairlead-csi)      # they run beside each other
+  [[ $name != fairlead-volumes ]] || programs+=(fairlead-csi fairlead-disk)      # they run beside each other
   mkdir -p "$to"/usr/bin "$to"/etc/ssl/certs "$to"/usr/share/doc/fairlead "$to"/usr/lib/fairlead "$to"/tmp "$to"/var/lib/fairlead
   for program in "${programs[@]}"; do
     [[ -x $build/bin/$program ]] || die "$build/bin/$program is not built"

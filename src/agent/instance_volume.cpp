@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <thread>
 
@@ -20,7 +21,9 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/loop_device.h"
 #include "base/process.h"
+#include "blocks/block_devices.h"
 
 namespace fairlead::agent {
 
@@ -28,7 +31,7 @@ using Step = VolumePlan::Step;
 
 namespace {
 
-constexpr std::string_view suffix = ".img", unfinished = ".img.new", growing = ".grows";
+constexpr std::string_view suffix = ".img", unfinished = ".img.new", growing = ".grows", of_pool = ".pool";
 constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 constexpr auto limit = std::chrono::minutes(10);
 
@@ -36,6 +39,9 @@ std::string image_of(const VolumePlaces& places, const std::string& instance) { 
 
 // There while it grows: a death in between leaves a file that is larger than its file system.
 std::string mark_of(const VolumePlaces& places, const std::string& instance) { return places.folder + "/" + instance + std::string(growing); }
+
+// That its volume is one of a pool, and how large its file system is there: GiB, in decimal digits.
+std::string pool_note_of(const VolumePlaces& places, const std::string& instance) { return places.folder + "/" + instance + std::string(of_pool); }
 
 // As mountinfo has it: without links, and with octal escapes. Empty: it is not there.
 Result<std::string> resolved(const std::string& path) {
@@ -109,6 +115,68 @@ void set_immutable(const std::string& folder, bool on) {
   if (::ioctl(opened.get(), FS_IOC_SETFLAGS, &flags) != 0) log_warn("the place of a volume cannot be made unwritable", {{"folder", folder}, {"error", std::strerror(errno)}});
 }
 
+// Is this the device of that Volume? By the name of what is behind it.
+bool is_shown_by(const std::string& device, const std::string& volume) {
+  const auto seen = blocks::device_of(volume);
+  return seen && seen->path == device;
+}
+
+Result<blocks::OpenDevice> device_of_volume(const std::string& instance) {
+  auto out = blocks::open_device(instance);
+  return out || out.error().code != Code::NotFound ? std::move(out) : fail(Code::Unavailable, fmt::format("Volume {} is not shown on this machine: see its Attachment (kubectl get attachments)", instance));
+}
+
+Result<void> note_pool(const VolumePlaces& places, const std::string& instance, std::int64_t gib) { return write_file_durably(pool_note_of(places, instance), std::to_string(gib), 0600); }
+
+// Only what is empty for certain is formatted (a death in the middle of that is seen by a mark on the device); a file system that is there is its own, since its name is that of no other instance.
+Result<void> make_on_pool(const VolumePlaces& places, const std::string& instance) {
+  if (auto done = make_dirs(places.folder, 0700); !done) return done;
+  const auto shown = device_of_volume(instance);
+  if (!shown) return std::unexpected(shown.error());
+  const auto size = blocks::device_size(shown->device);
+  if (!size) return std::unexpected(size.error());
+  const auto type = blocks::file_system_on(shown->device);
+  if (!type) return std::unexpected(type.error());
+  if (!type->empty() && *type != "xfs") return fail(Code::Conflict, fmt::format("Volume {} holds {}, which is none of this instance's: it is left as it is", instance, *type));
+  if (type->empty())
+    if (auto made = blocks::make_file_system(shown->device, "xfs"); !made) return made;
+  return note_pool(places, instance, *size / gibibyte);
+}
+
+Result<void> mount_of_pool(const VolumePlaces& places, const std::string& instance) {
+  const auto shown = device_of_volume(instance);
+  if (!shown) return std::unexpected(shown.error());
+  if (auto done = make_dirs(places.mount_point); !done) return done;
+  set_immutable(places.mount_point, false);
+  return blocks::mount_device(shown->device, "xfs", places.mount_point, {"nosuid", "nodev"}, false);
+}
+
+Result<void> grow_on_pool(const VolumePlaces& places, const std::string& instance, std::int64_t gib) {
+  const auto shown = device_of_volume(instance);
+  if (!shown) return std::unexpected(shown.error());
+  const auto size = blocks::device_size(shown->device);
+  if (!size) return std::unexpected(size.error());
+  if (*size / gibibyte < gib) return fail(Code::Unavailable, fmt::format("Volume {} has {} GiB yet", instance, *size / gibibyte));
+  if (auto done = blocks::grow_file_system(shown->device, "xfs", places.mount_point); !done) return done;
+  return note_pool(places, instance, *size / gibibyte);
+}
+
+// Its data goes with the Volume; here is forgotten that it was there, once nobody on this machine has it mounted.
+Result<void> forget_pool(const VolumePlaces& places, const std::string& instance) {
+  const auto shown = blocks::open_device(instance);
+  if (!shown && shown.error().code != Code::NotFound) return std::unexpected(shown.error());
+  if (shown) {
+    Fd alone;
+    for (int i = 0; i < 10; ++i) {
+      alone = Fd(::open(shown->device.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+      if (alone || errno != EBUSY) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the kernel lets go of a device a moment after its last mount
+    }
+    if (!alone) return errno == EBUSY ? fail(Code::Unavailable, fmt::format("the volume of {} is in use: what has it mounted (a pod) is to end first", instance)) : fail_errno(errno, "open " + shown->device.path);
+  }
+  return ::unlink(pool_note_of(places, instance).c_str()) == 0 || errno == ENOENT ? Result<void>() : fail_errno(errno, "forget the volume of " + instance);
+}
+
 Result<VolumeView> look(const VolumePlaces& places) {
   VolumeView out;
   if (exists(places.folder)) {
@@ -117,11 +185,18 @@ Result<VolumeView> look(const VolumePlaces& places) {
     std::sort(names->begin(), names->end());
     for (const std::string& name : *names) {
       if (name.ends_with(unfinished) || (name.ends_with(growing) && !exists(image_of(places, name.substr(0, name.size() - growing.size()))))) out.litter.push_back(name);
+      if (name.ends_with(of_pool)) {
+        const auto text = read_file(places.folder + "/" + name, 64_KiB);
+        if (!text) return std::unexpected(text.error());
+        std::int64_t gib = 0;
+        (void)std::from_chars(text->data(), text->data() + text->size(), gib);
+        out.images.push_back({.instance = name.substr(0, name.size() - of_pool.size()), .gib = gib, .pool = true});
+      }
       if (!name.ends_with(suffix)) continue;
       struct stat about {};
       if (::stat((places.folder + "/" + name).c_str(), &about) != 0) return fail_errno(errno, "look at " + name);
       const std::string instance = name.substr(0, name.size() - suffix.size());
-      out.images.push_back({.instance = instance, .gib = exists(mark_of(places, instance)) ? 0 : about.st_size / gibibyte});
+      out.images.push_back({.instance = instance, .gib = exists(mark_of(places, instance)) ? 0 : about.st_size / gibibyte, .pool = false});
     }
   }
   auto device = device_at(places.mount_point);
@@ -131,7 +206,7 @@ Result<VolumeView> look(const VolumePlaces& places) {
     const std::string folder = ::realpath(places.folder.c_str(), real) != nullptr ? real : places.folder;
     const std::string backing = backing_of(*device);
     for (const auto& image : out.images)
-      if (backing == folder + "/" + image.instance + std::string(suffix)) out.mounted = image.instance;
+      if (image.pool ? is_shown_by(*device, image.instance) : backing == folder + "/" + image.instance + std::string(suffix)) out.mounted = image.instance;
     out.foreign = out.mounted.empty();
   } else if (exists(places.mount_point)) {
     auto names = list_dir(places.mount_point);
@@ -178,6 +253,9 @@ Result<void> mount_it(const VolumePlaces& places, const std::string& instance) {
   set_immutable(places.mount_point, false);
   auto done = run_checked({.argv = {"mount", "-t", "xfs", "-o", "loop,nosuid,nodev", image_of(places, instance), places.mount_point}}, limit);
   if (!done) return std::unexpected(std::move(done.error()));
+  auto device = device_at(places.mount_point);
+  if (!device) return std::unexpected(std::move(device.error()));
+  if (const auto passes = loop_past_cache(*device); !passes.value_or(false)) log_warn("a volume's image is read and written through the page cache: a sync takes longer", {{"device", *device}, {"why", passes ? "what it lies on cannot do otherwise" : passes.error().message}});
   return {};
 }
 
@@ -203,6 +281,7 @@ Result<void> take(const VolumePlaces& places, const VolumePlan::Due& due) {
       if (::umount2(places.mount_point.c_str(), 0) != 0) return errno == EBUSY ? fail(Code::Unavailable, fmt::format("{} is in use: what runs there is to end first", places.mount_point)) : fail_errno(errno, "unmount " + places.mount_point);
       return {};  // the folder stays: another local node may have its own volume mounted there, which the kernel would take off with it
     case Step::Delete: {
+      if (due.pool) return forget_pool(places, due.instance);
       // The kernel lets go of a device a moment after its last mount.
       auto attached = is_attached(image_of(places, due.instance));
       for (int i = 0; i < 10 && attached && *attached; ++i) {
@@ -215,9 +294,9 @@ Result<void> take(const VolumePlaces& places, const VolumePlan::Due& due) {
         if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "delete the volume of " + due.instance);
       return {};
     }
-    case Step::Make: return make(places, due.instance, due.gib);
-    case Step::Grow: return grow(places, due.instance, due.gib);
-    case Step::Mount: return mount_it(places, due.instance);
+    case Step::Make: return due.pool ? make_on_pool(places, due.instance) : make(places, due.instance, due.gib);
+    case Step::Grow: return due.pool ? grow_on_pool(places, due.instance, due.gib) : grow(places, due.instance, due.gib);
+    case Step::Mount: return due.pool ? mount_of_pool(places, due.instance) : mount_it(places, due.instance);
   }
   return fail(Code::Internal, "no such step");
 }
@@ -244,7 +323,7 @@ VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const Volum
     if (seen.foreign) out.refused = foreign;
     else if (seen.occupied) out.refused = occupied;
     else if (seen.images.size() > 1) out.refused = fmt::format("the volumes of {} instances are there, and no order says whose is to be mounted", seen.images.size());
-    else out.steps.push_back({Step::Mount, seen.images.front().instance, 0});
+    else out.steps.push_back({Step::Mount, seen.images.front().instance, 0, seen.images.front().pool});
     return out;
   }
   const auto own = std::find_if(seen.images.begin(), seen.images.end(), [&](const auto& image) { return image.instance == order->instance; });
@@ -253,8 +332,8 @@ VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const Volum
     if (own == seen.images.end()) return out;
     // What is mounted there may stand on top of it.
     if (seen.foreign) return {.steps = {}, .litter = {}, .refused = fmt::format("something else is mounted at {}: unmount it, and the volume of {} is deleted", place, order->instance)};
-    if (seen.mounted == order->instance) out.steps.push_back({Step::Unmount, order->instance, 0});
-    out.steps.push_back({Step::Delete, order->instance, 0});
+    if (seen.mounted == order->instance) out.steps.push_back({Step::Unmount, order->instance, 0, own->pool});
+    out.steps.push_back({Step::Delete, order->instance, 0, own->pool});
     return out;
   }
   if (seen.foreign) return {.steps = {}, .litter = {}, .refused = foreign};
@@ -265,9 +344,13 @@ VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const Volum
   if (other != seen.images.end()) out.refused = fmt::format("the volume of instance {} is there: it is deleted when it is released", other->instance);
   const bool mounted = seen.mounted == order->instance;
   if (other != seen.images.end() && (own == seen.images.end() || (!mounted && !seen.mounted.empty()))) return out;
-  if (own == seen.images.end()) out.steps.push_back({Step::Make, order->instance, order->gib});
-  if (!mounted) out.steps.push_back({Step::Mount, order->instance, 0});
-  if (own != seen.images.end() && own->gib < order->gib) out.steps.push_back({Step::Grow, order->instance, order->gib});
+  if (own != seen.images.end() && own->pool != order->pool) {
+    out.refused = order->pool ? "its volume is a file of this machine, and one of a pool is ordered: replace the instance" : "its volume is one of a pool, and a file of this machine is ordered: replace the instance";
+    return out;
+  }
+  if (own == seen.images.end()) out.steps.push_back({Step::Make, order->instance, order->gib, order->pool});
+  if (!mounted) out.steps.push_back({Step::Mount, order->instance, 0, order->pool});
+  if (own != seen.images.end() && own->gib < order->gib) out.steps.push_back({Step::Grow, order->instance, order->gib, order->pool});
   return out;
 }
 
@@ -277,7 +360,7 @@ api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<a
   const auto tell = [&](const VolumeView& seen) {
     out.instance = seen.mounted;
     for (const auto& image : seen.images) {
-      if (!seen.mounted.empty() && image.instance == seen.mounted) out.gib = image.gib;
+      if (!seen.mounted.empty() && image.instance == seen.mounted) out.gib = image.gib, out.pool = image.pool;
       // One that waits for nothing but its mount is named last: another is in its way.
       if (seen.mounted.empty() && (out.instance.empty() || out.instance == out.of)) out.instance = image.instance;
     }

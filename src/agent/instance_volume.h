@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The volume of the instance that this node is, at /opt/sagemaker: a file system of the size that was asked for, in a file of the node's folder (loop device). It outlives the agent and the node's reboots, and goes with the instance.
+// The volume of the instance that this node is, at /opt/sagemaker: a file system of the size that was asked for, in a file of the node's folder (loop device). It outlives the agent and the node's reboots, and goes with the instance. One with a key is a Volume of a pool that is attached to the node (docs/design/081): the agent formats it where it is empty for certain, and mounts it.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -18,6 +18,7 @@ struct VolumeView {
   struct Image {
     std::string instance;
     std::int64_t gib = 0;         // of its file system; 0: it has begun to grow
+    bool pool = false;            // it is a Volume of a pool; a file says so, and holds nothing of it
     friend bool operator==(const Image&, const Image&) = default;
   };
   std::vector<Image> images;      // by instance
@@ -32,6 +33,7 @@ struct VolumePlan {
     Step step;
     std::string instance;
     std::int64_t gib = 0;
+    bool pool = false;
     friend bool operator==(const Due&, const Due&) = default;
   };
   std::vector<Due> steps;         // in this order; one that fails ends the round

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/instance_volume.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +19,10 @@
 
 #include "agent/heartbeat.h"
 #include "base/fd.h"
+#include "base/encoding.h"
 #include "base/files.h"
+#include "base/process.h"
+#include "base/rng.h"
 #include "node/memory_api.h"
 
 namespace fairlead::agent {
@@ -31,6 +36,7 @@ using Due = VolumePlan::Due;
 constexpr const char* a = "i-0123456789abcdef0";
 constexpr const char* b = "i-fedcba98765432100";
 api::VolumeOrder order(const char* instance, std::int64_t gib) { return {.instance = instance, .gib = gib, .released = false}; }
+api::VolumeOrder pool_order(const char* instance, std::int64_t gib) { return {.instance = instance, .gib = gib, .released = false, .pool = true}; }
 api::VolumeOrder release(const char* instance) { return {.instance = instance, .gib = 0, .released = true}; }
 
 struct Case {
@@ -71,7 +77,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"released_takes_no_other", release(a), {.images = {{a, 10}, {b, 5}}, .mounted = b}, {{Step::Delete, a, 0}}},
                     Case{"a_late_release_takes_nothing", release(a), {.images = {{b, 5}}, .mounted = b}, {}},
                     Case{"released_under_a_mount_of_somebody", release(a), {.images = {{a, 10}}, .foreign = true}, {}, "something else is mounted at /opt/sagemaker: unmount it, and the volume"},
-                    Case{"released_and_gone_beside_a_mount_of_somebody", release(a), {.foreign = true}, {}}),
+                    Case{"released_and_gone_beside_a_mount_of_somebody", release(a), {.foreign = true}, {}},
+                    Case{"of_a_pool", pool_order(a, 10), {}, {{Step::Make, a, 10, true}, {Step::Mount, a, 0, true}}},
+                    Case{"of_a_pool_after_a_reboot", std::nullopt, {.images = {{a, 10, true}}}, {{Step::Mount, a, 0, true}}},
+                    Case{"of_a_pool_grows", pool_order(a, 20), {.images = {{a, 10, true}}, .mounted = a}, {{Step::Grow, a, 20, true}}},
+                    Case{"of_a_pool_released", release(a), {.images = {{a, 10, true}}, .mounted = a}, {{Step::Unmount, a, 0, true}, {Step::Delete, a, 0, true}}},
+                    Case{"a_file_does_not_become_one_of_a_pool", pool_order(a, 10), {.images = {{a, 10}}, .mounted = a}, {}, "is a file of this machine, and one of a pool is ordered: replace the instance"},
+                    Case{"nor_the_other_way_round", order(a, 10), {.images = {{a, 10, true}}, .mounted = a}, {}, "is one of a pool, and a file of this machine is ordered: replace the instance"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(VolumeLitter, WhatWasLeftHalfMadeGoesByAnOrder) {
@@ -97,9 +109,9 @@ TEST(VolumeOrders, TellWhoseVolumeIsThereStill) {
 }
 
 TEST(VolumeOrders, AreReadAsTheyAreWritten) {
-  for (const auto& one : {order(a, 10), release(b)}) EXPECT_EQ(*api::parse_volume_order(api::print_volume_order(one)), one);
+  for (const auto& one : {order(a, 10), pool_order(a, 10), release(b)}) EXPECT_EQ(*api::parse_volume_order(api::print_volume_order(one)), one);
   for (const char* const wrong : {"", "[]", R"({"gib": 1})", R"({"instance": "i-../../etc", "gib": 1})", R"({"instance": "i-0", "gib": 0})", R"({"instance": "i-0", "gib": 20000})", R"({"instance": "x-0", "gib": 1})"}) EXPECT_FALSE(api::parse_volume_order(wrong)) << wrong;
-  const api::VolumeState state{.instance = a, .gib = 3, .of = b, .failed = "no room"};
+  const api::VolumeState state{.instance = a, .gib = 3, .of = b, .failed = "no room", .pool = true};
   EXPECT_EQ(api::read_volume_state(Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeStateNote, api::print_volume_state(state)}})}})}})), state);
   EXPECT_EQ(api::read_volume_state(Json::object()), api::VolumeState());
 }
@@ -144,6 +156,9 @@ TEST_F(RealVolume, LivesAsLongAsItsInstance) {
   ASSERT_EQ(state, (api::VolumeState{.instance = a, .gib = 1, .of = a, .failed = ""}));
   EXPECT_GT(gib_there(), 0.9);
   EXPECT_LT(gib_there(), 1.0);
+  struct stat there {};
+  ASSERT_EQ(::stat(places.mount_point.c_str(), &there), 0);
+  EXPECT_EQ(trim(*read_file("/sys/block/loop" + std::to_string(minor(there.st_dev)) + "/loop/dio", 64_KiB)), "1");
   ASSERT_TRUE(write_file_atomically(places.mount_point + "/kept", "yes", 0644));
   EXPECT_EQ(settle_volume(places, order(a, 1)), state) << "again is nothing";
   // A reboot: nothing is mounted, and the agent has not heard of the order yet.
@@ -175,6 +190,85 @@ TEST_F(RealVolume, LivesAsLongAsItsInstance) {
   EXPECT_EQ(settle_volume(places, release(b)), (api::VolumeState{.instance = "", .gib = 0, .of = b, .failed = ""}));
   EXPECT_FALSE(exists(places.folder + "/" + b + ".img"));
   EXPECT_TRUE(std::filesystem::is_empty(places.mount_point));
+}
+
+// A device that shows a file by the name that a pool's has, in place of a pool.
+struct PoolVolume : RealVolume {
+  void SetUp() override {
+    RealVolume::SetUp();
+    if (IsSkipped()) return;
+    file = fmt::format("{}/{}.{}.disk", top, a, random_uuid());
+    const Fd made(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::ftruncate(made.get(), std::int64_t{1} << 30), 0);
+  }
+  ~PoolVolume() override {
+    ::umount2(places.mount_point.c_str(), MNT_DETACH);
+    hide();
+  }
+  void show() {
+    auto shown = run_checked({.argv = {"losetup", "--find", "--show", file}}, std::chrono::seconds(20));
+    ASSERT_TRUE(shown) << shown.error().message;
+    device = std::string(trim(*shown));
+  }
+  void hide() {
+    if (!device.empty()) {
+      EXPECT_TRUE(run_checked({.argv = {"losetup", "--detach", device}}, std::chrono::seconds(20)));
+    }
+    device.clear();
+  }
+  std::string file, device;
+};
+
+TEST_F(PoolVolume, IsFormattedOnceAndMountedWhereverItIsShown) {
+  auto state = settle_volume(places, pool_order(a, 1));
+  EXPECT_THAT(state.failed, HasSubstr("is not shown on this machine"));
+  EXPECT_EQ(state.instance, "");
+  show();
+  const api::VolumeState there{.instance = a, .gib = 1, .of = a, .failed = "", .pool = true};
+  ASSERT_EQ(settle_volume(places, pool_order(a, 1)), there);
+  ASSERT_TRUE(write_file_atomically(places.mount_point + "/kept", "yes", 0644));
+  EXPECT_EQ(settle_volume(places, pool_order(a, 1)), there) << "again is nothing";
+  // A reboot: it is shown later than the agent looks. Nobody writes below it.
+  ASSERT_EQ(::umount2(places.mount_point.c_str(), 0), 0);
+  hide();
+  {
+    VolumeKeeper keeper(places, [] {});
+    EXPECT_EQ(keeper.state()->instance, a);
+    EXPECT_THAT(keeper.state()->failed, HasSubstr("is not shown"));
+    EXPECT_TRUE(flags() == -1 || (flags() & FS_IMMUTABLE_FL) != 0);
+  }
+  // Where it was noted on the way down: the note was lost, and what it holds is its own.
+  ASSERT_TRUE(remove_tree(places.folder));
+  show();
+  EXPECT_EQ(settle_volume(places, pool_order(a, 1)), there);
+  EXPECT_EQ(*read_file(places.mount_point + "/kept", 64_KiB), "yes");
+  // It grows once its device has.
+  EXPECT_THAT(settle_volume(places, pool_order(a, 2)).failed, HasSubstr("has 1 GiB yet"));
+  ASSERT_EQ(::truncate(file.c_str(), std::int64_t{2} << 30), 0);
+  ASSERT_TRUE(run_checked({.argv = {"losetup", "--set-capacity", device}}, std::chrono::seconds(20)));
+  EXPECT_EQ(settle_volume(places, pool_order(a, 2)).gib, 2);
+  EXPECT_GT(gib_there(), 1.8);
+  // Nobody else gets the machine while anybody has it mounted.
+  const std::string elsewhere = top + "/elsewhere";
+  ASSERT_TRUE(make_dirs(elsewhere));
+  ASSERT_EQ(::mount(device.c_str(), elsewhere.c_str(), "xfs", 0, ""), 0);
+  state = settle_volume(places, release(a));
+  EXPECT_EQ(state.instance, a);
+  EXPECT_THAT(state.failed, HasSubstr("is in use: what has it mounted"));
+  ASSERT_EQ(::umount2(elsewhere.c_str(), 0), 0);
+  EXPECT_EQ(settle_volume(places, release(a)), (api::VolumeState{.instance = "", .gib = 0, .of = a, .failed = ""}));
+  hide();
+  EXPECT_EQ(settle_volume(places, release(a)), (api::VolumeState{.instance = "", .gib = 0, .of = a, .failed = ""}));
+}
+
+TEST_F(PoolVolume, WhatIsNotItsOwnIsNotFormatted) {
+  const Fd opened(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(::pwrite(opened.get(), "somebody's", 10, 4096), 10);
+  show();
+  EXPECT_THAT(settle_volume(places, pool_order(a, 1)).failed, HasSubstr("holds data of no known kind"));
+  ASSERT_TRUE(run_checked({.argv = {"mkfs.ext4", "-q", "-F", device}}, std::chrono::seconds(20)));
+  EXPECT_THAT(settle_volume(places, pool_order(a, 1)).failed, HasSubstr("holds ext4, which is none of this instance's"));
+  EXPECT_EQ(trim(run_checked({.argv = {"blkid", "-p", "-s", "TYPE", "-o", "value", device}}, std::chrono::seconds(20)).value_or("")), "ext4");
 }
 
 TEST_F(RealVolume, WhatWasCutOffIsMadeAnewAndWhatIsInTheWayStays) {

@@ -185,10 +185,10 @@ void read_storage(InstanceGroup& out, const Json& configs, Orchestrator orchestr
     else if (!volume.is_object()) problem(field, "ebsVolumeConfig is expected");
     else if (orchestrator == Orchestrator::Slurm) problem(field, "served where Kubernetes orchestrates; with Slurm, give the SlurmCluster a volume (jailSubMounts)");
     else if (volume["rootVolume"].boolean()) problem(field, "rootVolume is not served: the root of a machine is its own");
-    else if (volume.has("volumeKmsKeyId")) problem(field, "volumeKmsKeyId is not served yet: the volume is a file on the machine's own disk, as encrypted as that is");
     else if (const std::int64_t gib = volume["volumeSizeInGB"].integer(); gib < 1 || gib > kMostVolumeGib) problem(field, fmt::format("volumeSizeInGB is a whole number from 1 to {}", kMostVolumeGib));
+    else if (volume.has("volumeKmsKeyId") && volume["volumeKmsKeyId"].string().empty()) problem(field, "volumeKmsKeyId names no key: say which, or leave it out, and nothing is encrypted");
     else if (out.volume_gib > 0) problem(field, "one volume beside the root is served");
-    else out.volume_gib = static_cast<int>(gib);
+    else out.volume_gib = static_cast<int>(gib), out.volume_key = volume["volumeKmsKeyId"].string();
   }
 }
 

@@ -96,6 +96,7 @@ struct InstanceGroup {
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   LifecycleScripts scripts;
   int volume_gib = 0;               // instanceStorageConfigs: at /opt/sagemaker of each node (docs/design/063); 0: none
+  std::string volume_key;           // volumeKmsKeyId: by which it is encrypted, in a pool (docs/design/081); empty: it is a file of the machine's own disk
   DeepChecks checks_on_start;       // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
   std::string plan;                 // trainingPlanArn: the TrainingPlan object out of which its machines come; empty: none
   int issued = 0;                   // of the spec and the status: the greater

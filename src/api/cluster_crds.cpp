@@ -86,7 +86,7 @@ spec:
                           ebsVolumeConfig:
                             type: object
                             x-kubernetes-preserve-unknown-fields: true
-                            properties: {volumeSizeInGB: {type: integer, minimum: 1, maximum: 16384}}
+                            properties: {volumeSizeInGB: {type: integer, minimum: 1, maximum: 16384}, volumeKmsKeyId: {type: string, maxLength: 2048, description: "Key by which it is encrypted, in a pool of block volumes that the machine reaches: id, ARN or alias; without one it is a file of the machine's own disk."}}
                     onStartDeepHealthChecks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress, InstanceConnectivity]}, description: A machine is in use once it has passed them.}
                     kubernetesConfig:
                       type: object

@@ -226,7 +226,7 @@ spec:
               node: {type: string, minLength: 1, maxLength: 189}
               readOnly: {type: boolean, description: "It cannot be written to. Any number of nodes may have it so at once, and none that writes beside them."}
               replayLog: {type: boolean, description: "Of a read-only one, of which nobody has the volume yet: first the log of the file system on it is replayed, for who mounts it read-only cannot."}
-              deviceName: {type: string, maxLength: 32, pattern: "^/dev/(xvd|sd)[a-z]$", description: "A name for the device on the pool's machine, a link to it."}
+              deviceName: {type: string, maxLength: 32, pattern: "^/dev/(xvd|sd)[a-z]$", description: "A name for the device on the machine of the node, a link to it."}
               grant:
                 type: object
                 description: "That the volume may be opened by its key in the issuer's name. Annotation fairlead.dev/grant-revoked: true takes it back; what is served goes on."
@@ -262,6 +262,12 @@ std::int64_t size_of(const Json& text) {
 }  // namespace
 
 std::vector<Json> volume_crds() { return {parse_crd(kPoolCrd), parse_crd(kVolumeCrd), parse_crd(kSnapshotCrd), parse_crd(kAttachmentCrd)}; }
+
+bool is_device_name(std::string_view name) {
+  for (const std::string_view begin : {"/dev/xvd", "/dev/sd"})
+    if (name.starts_with(begin) && name.size() == begin.size() + 1 && name.back() >= 'a' && name.back() <= 'z') return true;
+  return false;
+}
 
 bool is_volume_name(std::string_view name) {
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
@@ -418,11 +424,21 @@ PoolFacts read_pool(const Json& object) {
   return out;
 }
 
+Json reaches_pool(const std::string& pool) {
+  Json terms = Json::array({});
+  for (const auto& [key, value] : {std::pair(std::string(kPoolLabel), pool), std::pair(kFurtherPool + pool, std::string("true"))})
+    terms.push(Json::object({{"matchExpressions", Json::array({Json::object({{"key", key}, {"operator", "In"}, {"values", Json::array({Json(value)})}})})}}));
+  return Json::object({{"nodeSelectorTerms", std::move(terms)}});
+}
+
 Result<std::string> choose_pool(const std::vector<PoolFacts>& pools, const PoolWish& wish, Instant now) {
   const PoolFacts* best = nullptr;
   std::string why;
   Code code = Code::NotFound;
-  const auto refuse = [&](Code as, std::string text) { why += (why.empty() ? "" : "; ") + std::move(text), code = as; };
+  const auto refuse = [&](Code as, std::string text) {
+    why += (why.empty() ? "" : "; ") + std::move(text);
+    if (code == Code::NotFound || as == Code::Unavailable) code = as;
+  };
   for (const PoolFacts& one : pools) {
     if (!wish.pools.empty() && std::find(wish.pools.begin(), wish.pools.end(), one.name) == wish.pools.end()) continue;
     if (!wish.node.empty() && !one.reaches(wish.node)) refuse(Code::NotFound, fmt::format("{} is not reached by node {}", one.name, wish.node));
@@ -435,6 +451,22 @@ Result<std::string> choose_pool(const std::vector<PoolFacts>& pools, const PoolW
   if (pools.empty()) return fail(Code::NotFound, "there is no pool: start fairlead-volumes on a machine with an XFS folder, or on a Ceph pool (docs/volumes.md)");
   if (why.empty()) return fail(Code::NotFound, "there is no such pool: see `fairlead volume pools`");
   return fail(code, fmt::format("no pool takes a volume of {}: {}", print(Bytes{wish.size}), why));
+}
+
+std::vector<std::string> meant_classes(bool engine) { return {engine ? kLocalManaged : kLocalFast, kDistributed}; }
+
+Result<PoolAndClass> choose_pool_and_class(const std::vector<PoolFacts>& pools, PoolWish wish, bool engine, Instant now) {
+  const std::vector<std::string> classes = wish.klass.empty() ? meant_classes(engine) : std::vector{wish.klass};
+  std::optional<Error> first;
+  for (const std::string& klass : classes) {
+    wish.klass = klass;
+    auto chosen = choose_pool(pools, wish, now);
+    if (chosen) return PoolAndClass{std::move(*chosen), klass};
+    const bool none = chosen.error().code == Code::NotFound;
+    if (!first) first = std::move(chosen.error());
+    if (!none) break;
+  }
+  return std::unexpected(std::move(*first));
 }
 
 }  // namespace fairlead::api

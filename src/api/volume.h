@@ -23,7 +23,8 @@ std::vector<kube::Json> volume_crds();
 inline constexpr const char* kVolumeDriver = "csi.fairlead.dev";                 // of CSI: of PersistentVolumes and StorageClasses
 inline constexpr const char* kVolumeFinalizer = "fairlead.dev/volume";           // of the three, as long as a pool may hold something of it
 inline constexpr const char* kAdoptNote = "fairlead.dev/adopt";                  // "true" on a new Volume or Snapshot: what its pool has under this name without an object is its own
-inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: which pool it reaches
+inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: the first pool that it reaches
+inline constexpr const char* kFurtherPool = "pool.fairlead.dev/";               // and a pool's name, of a Node: "true": it reaches that one as well (docs/design/079)
 inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
 inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
 inline constexpr const char* kForPod = "fairlead.dev/for-pod";                   // annotation of an Attachment: uid of the pod that has the volume alone (ReadWriteOncePod)
@@ -74,6 +75,7 @@ kube::Json new_snapshot(const std::string& name, const std::string& volume, cons
 kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only, bool replay_log = false);
 std::string attachment_name(std::string_view volume, std::string_view node);  // one for each two
 
+bool is_device_name(std::string_view name);       // /dev/xvda to /dev/xvdz, /dev/sda to /dev/sdz
 bool is_volume_name(std::string_view name);       // 1 to 63 of a-z 0-9 -, beginning and ending with none of -
 // Of the pool on a node of its own: the node's name in lower case, with - where names of volumes have no . or _.
 std::string pool_name_for(std::string_view node);
@@ -99,7 +101,16 @@ struct PoolWish {
   std::vector<std::string> pools;                            // empty: any
   std::string node;                                          // that is to reach it; empty: any
 };
-// The one with the most left, then the first by name. Exhausted, NotFound, Unavailable: says why none will do.
+// required of a PersistentVolume's nodeAffinity: nodes that reach the pool, as their first or a further one.
+kube::Json reaches_pool(const std::string& pool);
+// The one with the most left, then the first by name. Exhausted, NotFound, Unavailable: says why none will do; Unavailable if one that is silent might.
 Result<std::string> choose_pool(const std::vector<PoolFacts>& pools, const PoolWish& wish, Instant now);
+// The classes that are meant where none is named, the first that pools have: a machine's own disk before Ceph. engine: limits or encryption are asked for.
+std::vector<std::string> meant_classes(bool engine);
+// Of a wish whose class may be empty. The next class is looked for only where no pool has the one before.
+struct PoolAndClass {
+  std::string pool, klass;
+};
+Result<PoolAndClass> choose_pool_and_class(const std::vector<PoolFacts>& pools, PoolWish wish, bool engine, Instant now);
 
 }  // namespace fairlead::api

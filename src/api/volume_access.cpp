@@ -2,6 +2,7 @@
 #include "api/volume_access.h"
 
 #include "api/volume.h"
+#include "api/volume_key.h"
 #include "kube/leader.h"
 
 namespace fairlead::api {
@@ -32,6 +33,11 @@ kube::Access pool_access() {
   for (const kube::Resource& one : {kVolumes, kSnapshots, kAttachments, kVolumePools}) out.may({"get", "list", "watch", "update"}, one).may({"update"}, one, "status");
   out.may({"create"}, kVolumePools).may(kLook, resources::nodes);
   return out;
+}
+
+kube::Access pool_keys_access() {
+  kube::Access out;
+  return out.may({"get", "create", "update"}, resources::secrets, "", kVolumeKeySpace).may({"get"}, kVolumeKeys);
 }
 
 kube::Access driver_access() {

@@ -9,6 +9,8 @@ namespace fairlead::api {
 
 // Of fairlead-volumes without engines (--engine off), whichever pool it is: RBAC cannot tie objects to a field that they have. volumes::pool_access() adds the keys of encrypted volumes, which engines serve.
 kube::Access pool_access();
+// Beside that, of pools with encrypted volumes: the Secrets in kVolumeKeySpace, which has to be there.
+kube::Access pool_keys_access();
 // Of `fairlead-csi serve --controller`. The node's part asks nothing.
 kube::Access driver_access();
 // Leases by which one of several sidecars leads, in the order in which the functions below need them: names that they make of the driver's. Other Leases of their namespace are somebody else's.

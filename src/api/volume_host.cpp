@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -69,6 +70,7 @@ spec:
                     sizeBytes: {type: integer, format: int64, minimum: 0}
                     iops: {type: integer, format: int64, minimum: 0}
                     throughputBytes: {type: integer, format: int64, minimum: 0}
+                    deviceNames: {type: array, description: "Links to its device.", items: {type: string, maxLength: 32}}
           status:
             type: object
             properties:
@@ -93,6 +95,13 @@ spec:
                     throughputBytes: {type: integer, format: int64}
                     counts: {type: array, description: "Reads, writes, bytes read and written, and nanoseconds waited for limits, since the engine began.", items: {type: integer, format: int64}}
                     message: {type: string}
+                    deviceNames:
+                      type: array
+                      items:
+                        type: object
+                        properties:
+                          name: {type: string}
+                          message: {type: string, description: "Why it is not this volume's."}
 )yaml";
 
 bool is_good(const std::string& id, std::int64_t generation) { return is_volume_name(id) && generation > 0; }
@@ -115,6 +124,11 @@ Json to_json(const AskedVolume& asked) {
   if (asked.encrypted) out.set("encrypted", true);
   for (const auto& [key, value] : {std::pair("sizeBytes", asked.size), {"iops", asked.iops}, {"throughputBytes", asked.throughput}})
     if (value > 0) out.set(key, value);
+  if (!asked.names.empty()) {
+    Json names = Json::array();
+    for (const std::string& one : asked.names) names.push(one);
+    out.set("deviceNames", std::move(names));
+  }
   return out;
 }
 
@@ -132,6 +146,15 @@ Json to_json(const ToldVolume& told) {
     out.set("counts", std::move(counts));
   }
   if (!told.message.empty()) out.set("message", told.message);
+  if (!told.names.empty()) {
+    Json names = Json::array();
+    for (const ToldName& one : told.names) {
+      Json name = Json::object({{"name", one.name}});
+      if (!one.message.empty()) name.set("message", one.message);
+      names.push(std::move(name));
+    }
+    out.set("deviceNames", std::move(names));
+  }
   return out;
 }
 
@@ -142,6 +165,10 @@ VolumeHostFacts read_volume_host(const Json& object) {
   for (const Json& one : spec["volumes"].items()) {
     AskedVolume asked{.id = one["id"].string(), .generation = one["generation"].integer(), .show = !one["gone"].boolean(), .read_only = one["readOnly"].boolean(), .encrypted = one["encrypted"].boolean(), .size = one["sizeBytes"].integer(), .iops = one["iops"].integer(), .throughput = one["throughputBytes"].integer()};
     if (!is_good(asked.id, asked.generation) || asked.size < 0 || asked.iops < 0 || asked.throughput < 0 || !known.emplace(asked.id, asked.generation).second) continue;
+    for (const Json& name : one["deviceNames"].items())
+      if (is_device_name(name.string())) asked.names.push_back(name.string());
+    std::sort(asked.names.begin(), asked.names.end());
+    asked.names.erase(std::unique(asked.names.begin(), asked.names.end()), asked.names.end());
     if (!asked.show) asked = {.id = asked.id, .generation = asked.generation, .show = false};
     out.asked.push_back(std::move(asked));
   }
@@ -153,6 +180,8 @@ VolumeHostFacts read_volume_host(const Json& object) {
     const auto& counts = one["counts"].items();
     std::int64_t* const into[]{&told.reads, &told.writes, &told.read_bytes, &told.written_bytes, &told.waited_ns};
     for (std::size_t i = 0; i < std::size(into) && i < counts.size(); ++i) *into[i] = counts[i].integer();
+    for (const Json& name : one["deviceNames"].items())
+      if (is_device_name(name["name"].string())) told.names.push_back({.name = name["name"].string(), .message = name["message"].string()});
     if (is_good(told.id, told.generation) && known.emplace(told.id, told.generation).second) out.told.push_back(std::move(told));
   }
   return out;

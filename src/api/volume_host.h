@@ -27,7 +27,13 @@ struct AskedVolume {
   bool show = true;                 // false: it is to go
   bool read_only = false, encrypted = false;
   std::int64_t size = 0, iops = 0, throughput = 0;
+  std::vector<std::string> names{};  // of its device (spec.deviceName of Attachments), and no others; sorted
   friend bool operator==(const AskedVolume&, const AskedVolume&) = default;
+};
+// A name of a device; with a message it is asked for, and is not this volume's.
+struct ToldName {
+  std::string name, message{};
+  friend bool operator==(const ToldName&, const ToldName&) = default;
 };
 // What there is of one.
 struct ToldVolume {
@@ -41,7 +47,8 @@ struct ToldVolume {
   bool engine = false, failed = false;
   std::int64_t engine_size = 0, iops = 0, throughput = 0, reads = 0, writes = 0, read_bytes = 0, written_bytes = 0, waited_ns = 0;
   std::string message;              // why it is not as it was asked
-  bool there() const { return engine || !device.empty(); }
+  std::vector<ToldName> names{};    // that lead to it, and those that do not and were asked for
+  bool there() const { return engine || !device.empty() || !names.empty(); }
   friend bool operator==(const ToldVolume&, const ToldVolume&) = default;
 };
 struct VolumeHostFacts {
@@ -54,7 +61,7 @@ struct VolumeHostFacts {
   std::vector<AskedVolume> asked;
   std::vector<ToldVolume> told;
 };
-// What cannot be read is left out: a name that is none, a generation that is not 1 at least, a second one of the same.
+// What cannot be read is left out: a name that is none (of a device too), a generation that is not 1 at least, a second one of the same.
 VolumeHostFacts read_volume_host(const kube::Json& object);
 kube::Json new_volume_host(const std::string& pool, const std::string& host, const std::string& node_selector);
 kube::Json to_json(const AskedVolume& asked);

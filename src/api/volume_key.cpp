@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/crds.h"
+#include "api/volume.h"
 #include "base/encoding.h"
 
 namespace fairlead::api {
@@ -77,6 +78,24 @@ std::string why_closed(const VolumeKey& key) {
   if (key.deletion) return fmt::format("key {} waits for its deletion ({}): CancelKeyDeletion, or taking spec.deletionDate out of VolumeKey {}, ends that", key.name, *key.deletion, key.name);
   if (!key.enabled) return fmt::format("key {} is disabled (spec.enabled of VolumeKey {})", key.name, key.name);
   return "";
+}
+
+Result<VolumeKey> key_called(const std::vector<VolumeKey>& keys, std::string_view text) {
+  std::string_view wanted = text;
+  if (wanted.starts_with("arn:")) {
+    const auto begin = wanted.find(":key/"), alias = wanted.find(":alias/");
+    wanted = begin != wanted.npos ? wanted.substr(begin + 5) : alias != wanted.npos ? wanted.substr(alias + 1) : std::string_view();
+  }
+  const VolumeKey* found = nullptr;
+  const VolumeKey own{.name = kServiceKey, .uid = {}, .description = {}, .deletion = {}, .policy = {}, .aliases = {}};
+  const bool service = wanted == kServiceAlias || wanted == key_id(kServiceKey);
+  for (const VolumeKey& one : keys) {
+    if (service ? one.name != kServiceKey : key_id(one.name) != wanted && std::find(one.aliases.begin(), one.aliases.end(), wanted) == one.aliases.end()) continue;
+    if (found != nullptr) return fail(Code::Conflict, fmt::format("{} and {} both have {} (kubectl get volumekeys)", found->name, one.name, wanted.substr(0, 256)));
+    found = &one;
+  }
+  if (found == nullptr && service) found = &own;
+  return found != nullptr ? Result<VolumeKey>(*found) : fail(Code::NotFound, fmt::format("there is no key {} (kubectl get volumekeys)", text));
 }
 
 bool is_key_id(std::string_view text) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
@@ -16,6 +17,7 @@ namespace fairlead::api {
 inline const kube::Resource kVolumeKeys{"fairlead.dev", "v1alpha1", "volumekeys", "VolumeKey", false};
 kube::Json volume_key_crd();
 
+inline constexpr const char* kServiceAlias = "alias/aws/ebs";                   // of the site's own key
 inline constexpr const char* kKeyObjectNote = "fairlead.dev/volume-key";      // annotation of a Secret with material: uid of the VolumeKey that it was made for, without which it opens nothing
 inline constexpr const char* kGrantRevokedNote = "fairlead.dev/grant-revoked";  // annotation of an Attachment, "true": its grant opens nothing any more
 
@@ -34,6 +36,8 @@ struct VolumeKey {
 VolumeKey read_volume_key(const kube::Json& object);
 // Why nothing is opened by it, in words; empty: it opens.
 std::string why_closed(const VolumeKey& key);
+// The one that is meant by an id, an alias, or the ARN of either, of whichever account; the service's own needs no object. NotFound; Conflict: several have that alias.
+Result<VolumeKey> key_called(const std::vector<VolumeKey>& keys, std::string_view text);
 // As KMS calls it: its name where that is a UUID, else one made of its name's hash.
 std::string key_id(std::string_view name);
 bool is_key_id(std::string_view text);

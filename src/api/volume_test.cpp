@@ -121,5 +121,29 @@ TEST(Volume, ThePoolWithTheMostLeftThatReachesTheNode) {
   EXPECT_THAT(choose_pool({}, {.size = gib, .pools = {}, .node = {}}, now).error().message, HasSubstr("start fairlead-volumes"));
 }
 
+TEST(Volume, WhoNamesNoClassGetsAPoolOfWhatThereIs) {
+  const Instant now = *parse_time("2026-11-27T12:00:00Z");
+  const auto pool = [&](const char* name, std::vector<std::string> classes, std::int64_t left) { return PoolFacts{.name = name, .id = "i", .size = 100 * gib, .promised = 90 * gib - left, .limit = 90 * gib, .free = gib, .classes = std::move(classes), .nodes = {"n"}, .heard = now}; };
+  const auto chosen = [&](const std::vector<PoolFacts>& pools, PoolWish wish, bool engine = false) {
+    const auto got = choose_pool_and_class(pools, std::move(wish), engine, now);
+    return got ? got->pool + " " + got->klass : got.error().message;
+  };
+  const auto disk = pool("disk", {kLocalFast, kLocalManaged}, 10 * gib), plain = pool("plain", {kLocalFast}, 20 * gib), ceph = pool("ceph", {kDistributed}, 80 * gib);
+  const PoolWish any{.size = gib, .klass = "", .pools = {}, .node = {}};
+  EXPECT_EQ(chosen({disk, ceph}, any), "disk local-fast");
+  EXPECT_EQ(chosen({disk, ceph}, any, true), "disk local-managed");
+  EXPECT_EQ(chosen({plain, ceph}, any, true), "ceph distributed");
+  EXPECT_EQ(chosen({ceph}, any), "ceph distributed");
+  EXPECT_EQ(chosen({disk, ceph}, {.size = gib, .klass = "", .pools = {"ceph"}, .node = {}}), "ceph distributed");
+  EXPECT_EQ(chosen({disk, ceph}, {.size = gib, .klass = kDistributed, .pools = {}, .node = {}}), "ceph distributed");
+  EXPECT_THAT(chosen({plain}, {.size = gib, .klass = kDistributed, .pools = {}, .node = {}}), HasSubstr("plain has no class distributed"));
+  // A pool that is full, or silent, is not passed over for another kind.
+  EXPECT_THAT(chosen({disk, ceph}, {.size = 11 * gib, .klass = "", .pools = {}, .node = {}}), HasSubstr("disk has 10 GiB left"));
+  auto silent = disk;
+  silent.heard.reset();
+  EXPECT_EQ(choose_pool_and_class({silent, ceph}, any, false, now).error().code, Code::Unavailable);
+  EXPECT_EQ(choose_pool_and_class({ceph, silent}, any, false, now).error().code, Code::Unavailable);
+}
+
 }  // namespace
 }  // namespace fairlead::api

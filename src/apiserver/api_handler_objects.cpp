@@ -413,7 +413,7 @@ Result<Json> options_body(const Call& call, std::optional<Body>& body) {
 namespace {
 // Kinds whose delete is answered with the object as it was last, as in Kubernetes; others with a Status.
 bool returns_deleted(const kube::Resource& resource) {
-  static constexpr std::array<std::string_view, 6> plurals{"persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "serviceaccounts", "services"};
+  static constexpr std::array<std::string_view, 7> plurals{"persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts", "services"};
   return resource.group.empty() && std::find(plurals.begin(), plurals.end(), resource.plural) != plurals.end();
 }
 }  // namespace

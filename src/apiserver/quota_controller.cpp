@@ -14,13 +14,14 @@ namespace {
 
 constexpr std::chrono::seconds look_again{1};
 
-bool told_about(std::string_view kind) { return kind == "core/pods" || kind == "core/persistentvolumeclaims" || kind == "core/services"; }
-
 }  // namespace
 
 std::vector<kube::Controller::Source> QuotaController::sources() const {
   const auto keys = [this](const kube::Change& change) { return quotas_of(change); };
-  return {{workloads::quotas, "", kube::key_itself}, {kube::resources::pods, "", keys}, {kube::resources::claims, "", keys}, {kube::resources::services, "", keys}};
+  std::vector<Source> out;
+  out.push_back({workloads::quotas, "", kube::key_itself});
+  for (const kube::Resource* kind : looked_into) out.push_back({*kind, "", keys});
+  return out;
 }
 
 void QuotaController::start(const kube::Caches& caches) { quotas_ = &caches.of(workloads::quotas); }
@@ -48,7 +49,7 @@ Result<kube::Next> QuotaController::reconcile(const kube::ObjectKey& key) {
   }
   std::optional<std::chrono::nanoseconds> again;
   for (const auto& [name, limit] : hard.members())
-    if (const auto kind = counted_kind(name); kind && !told_about(*kind)) again = look_again;
+    if (const auto kind = counted_kind(name); kind && !is_looked_into(resource_of(*kind))) again = look_again;
   if ((*use)->until) again = std::min<std::chrono::nanoseconds>(again.value_or(std::chrono::hours(1)), std::max<std::chrono::nanoseconds>(*(*use)->until - clock_.now() + 1ms, 1ms));
   return kube::Next{again};
 }

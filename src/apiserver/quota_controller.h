@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of ResourceQuotas: what is used, as the registry counts it (quota_ledger.h). Told when pods, claims and services change; of other kinds within a second.
+// The status of ResourceQuotas: what is used, as the registry counts it (quota_ledger.h). Told at once when objects that are looked into change (quota_plan.h); of other kinds within a second.
 #pragma once
 #include "apiserver/registry.h"
 #include "base/clock.h"

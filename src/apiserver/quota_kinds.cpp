@@ -53,32 +53,41 @@ const std::set<std::string>& never_counted() {
   return names;
 }
 
-void check_name(const std::string& name, const std::set<std::string>& scopes, FieldErrors& errors) {
-  const std::string path = fmt::format("spec.hard[{}]", name);
-  if (const std::string why = kube::check_label_key(name); !why.empty()) return errors.invalid(path, name, why);
-  if (name.find('/') == std::string::npos && !is_standard(name)) {
-    if (name != "storage") errors.invalid(path, name, "must be a standard resource type or fully qualified");
-    return errors.invalid(path, name, "must be a standard resource for quota");
+// False: it is none, and told.
+bool check_name(const std::string& path, const std::string& name, FieldErrors& errors) {
+  // Each complaint by itself, and the name without quotes: it has a type of its own in Go.
+  const std::string why = kube::check_label_key(name);
+  constexpr std::string_view between = "; ";
+  for (std::size_t from = 0; from < why.size();) {
+    const std::size_t to = std::min(why.find(between, from), why.size());
+    errors.invalid_as(path, name, why.substr(from, to - from));
+    from = to + between.size();
   }
+  const bool known = name.find('/') != std::string::npos || is_standard(name);
+  if (why.empty() && !known && name != "storage") errors.invalid_as(path, name, "must be a standard resource type or fully qualified");
+  if (!known) errors.invalid_as(path, name, "must be a standard resource for quota");
+  return why.empty() && known;
+}
+
+void check_limited(const std::string& path, const std::string& name, const std::set<std::string>& scopes, FieldErrors& errors) {
+  if (!check_name(path, name, errors)) return;
   const auto kind = counted_kind(name);
   if (!kind || never_counted().contains(*kind))
     return errors.not_supported_here(path, "nothing is counted under this name; count objects of a namespace with count/RESOURCE.GROUP, what pods ask for with requests.NAME, storage with requests.storage "
                                            "and CLASS.storageclass.storage.k8s.io/requests.storage");
   // Kubernetes takes these and never counts anything.
   for (const std::string& scope : scopes) {
-    if (!is_scope(scope) || (is_standard(name) && !scope_fits(scope, name))) continue;  // told as Kubernetes tells it
-    if (*kind != (scope == class_scope ? "core/persistentvolumeclaims" : "core/pods"))
-      errors.not_supported_here(path, fmt::format("the scope {} is about {} alone, so nothing is counted under this name", scope, scope == class_scope ? "persistentvolumeclaims" : "pods"));
+    if (!is_pod_scope(scope) || (is_standard(name) && !scope_fits(scope, name))) continue;  // told as Kubernetes tells it, or in a warning
+    if (*kind != "core/pods") errors.not_supported_here(path, fmt::format("the scope {} is about pods alone, so nothing is counted under this name", scope));
   }
 }
 
-void check_value(const std::string& name, const Json& value, FieldErrors& errors) {
-  const std::string path = fmt::format("spec.hard[{}]", name);
+void check_value(const std::string& path, const std::string& name, const Json& value, FieldErrors& errors) {
   const auto quantity = kube::Quantity::from_json(value);
   if (!quantity) return errors.invalid(path, value, quantity.error().message);
   if (quantity->is_negative()) errors.invalid(path, quantity->text(), "must be greater than or equal to 0");
   const bool extended = name.find('/') != std::string::npos && name.find("kubernetes.io/") == std::string::npos && !name.starts_with("requests.");
-  if ((whole_numbers.contains(name) || extended) && quantity->milli_value() % 1000 != 0) errors.invalid(path, quantity->text(), "must be an integer");
+  if ((whole_numbers.contains(name) || extended) && !(quantity->whole() == *quantity)) errors.invalid(path, quantity->text(), "must be an integer");
 }
 
 std::string go_list(const Json& list, std::string_view type) {
@@ -102,13 +111,13 @@ void check_pairs(const std::string& path, const std::set<std::string>& scopes, c
     if (conflict(scopes, one, other)) errors.invalid_as(path, go_list(spec["scopes"], "[]core.ResourceQuotaScope"), "conflicting scopes");
 }
 
-// Their names, in order.
-std::vector<std::string> hard_names(const Json& spec) {
+std::vector<std::string> names_in_order(const Json& list) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : spec["hard"].members()) names.push_back(name);
+  for (const auto& [name, value] : list.members()) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }
+std::vector<std::string> hard_names(const Json& spec) { return names_in_order(spec["hard"]); }
 
 std::set<std::string> check_scopes(const Json& spec, FieldErrors& errors) {
   const std::string shown = go_list(spec["scopes"], "[]core.ResourceQuotaScope");
@@ -168,10 +177,22 @@ void check_quota(const Json& object, FieldErrors& errors) {
   std::set<std::string> scopes = check_scopes(spec, of_scopes);
   scopes.merge(check_selector(spec, of_scopes));
   for (const std::string& name : hard_names(spec)) {
-    check_name(name, scopes, errors);
-    check_value(name, spec["hard"][name], errors);
+    const std::string path = fmt::format("spec.hard[{}]", name);
+    check_limited(path, name, scopes, errors);
+    check_value(path, name, spec["hard"][name], errors);
   }
   for (const std::string& text : of_scopes.texts()) errors.add(text);
+}
+
+void check_quota_status(const Json& object, FieldErrors& errors) {
+  for (const char* list : {"hard", "used"}) {
+    const Json& amounts = object["status"][list];
+    for (const std::string& name : names_in_order(amounts)) {
+      const std::string path = fmt::format("status.{}[{}]", list, name);
+      check_name(path, name, errors);
+      check_value(path, name, amounts[name], errors);
+    }
+  }
 }
 
 void check_quota_change(const Json& old, const Json& next, FieldErrors& errors) {
@@ -181,6 +202,15 @@ void check_quota_change(const Json& old, const Json& next, FieldErrors& errors) 
     return out;
   };
   if (set_of(old) != set_of(next)) errors.invalid_as("spec.scopes", go_list(next["spec"]["scopes"], "[]core.ResourceQuotaScope"), "field is immutable");
+}
+
+std::vector<std::string> quota_warnings(const Json& object) {
+  const Json& spec = object["spec"];
+  bool named = false;
+  for (const Json& one : spec["scopes"].items()) named = named || one.string() == class_scope;
+  for (const Json& one : spec["scopeSelector"]["matchExpressions"].items()) named = named || one["scopeName"].string() == class_scope;
+  if (!named) return {};
+  return {fmt::format("the scope {} is taken as Kubernetes 1.33 takes it without its feature gate: nothing is counted, and this quota limits nothing", class_scope)};
 }
 
 std::vector<Column> quota_columns() {

@@ -90,7 +90,7 @@ bool stated(const Json& resources, std::string_view name) {
 
 void measure_pod(const Json& pod, Instant now, Measured& out) {
   const Json &spec = pod["spec"], &metadata = pod["metadata"];
-  out.what = Measured::What::Pod;
+  out.pod = true;
   out.terminating = !spec["activeDeadlineSeconds"].is_null();
   out.best_effort = pod["status"]["qosClass"].string() == "BestEffort";
   out.cross_namespace = looks_elsewhere(spec["affinity"]);
@@ -121,9 +121,6 @@ void measure_pod(const Json& pod, Instant now, Measured& out) {
 
 void measure_claim(const Json& claim, Measured& out) {
   const Json &spec = claim["spec"], &status = claim["status"];
-  out.what = Measured::What::Claim;
-  for (const Json* name : {&spec["volumeAttributesClassName"], &status["currentVolumeAttributesClassName"], &status["modifyVolumeStatus"]["targetVolumeAttributesClassName"]})
-    if (!name->string().empty()) out.attributes_classes.insert(name->string());
   const std::string& old_place = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].string();
   const std::string& storage_class = old_place.empty() ? spec["storageClassName"].string() : old_place;
   const auto count = [&](std::string_view name, const Quantity& value) {
@@ -149,24 +146,23 @@ void measure_service(const Json& service, Measured& out) {
   if (node_ports > 0) out.usage["services.nodeports"] = Quantity::count(static_cast<std::int64_t>(node_ports));
 }
 
-// One of a set of names, as a label with the scope's name would be selected.
-bool selects(const QuotaScope& scope, const std::set<std::string>& names) {
-  if (scope.op == "Exists") return !names.empty();
-  if (scope.op == "DoesNotExist") return names.empty();
-  const auto listed = [&](const std::string& name) { return std::find(scope.values.begin(), scope.values.end(), name) != scope.values.end(); };
-  if (scope.op == "In") return std::any_of(names.begin(), names.end(), listed);
-  return scope.op == "NotIn" && (names.empty() || !std::all_of(names.begin(), names.end(), listed));
+// A name, or none (""), as a label with the scope's name would be selected.
+bool selects(const QuotaScope& scope, const std::string& name) {
+  if (scope.op == "Exists") return !name.empty();
+  if (scope.op == "DoesNotExist") return name.empty();
+  const bool listed = !name.empty() && std::find(scope.values.begin(), scope.values.end(), name) != scope.values.end();
+  return scope.op == "In" ? listed : scope.op == "NotIn" && !listed;
 }
 
+// All scopes are about pods: that of VolumeAttributesClass is behind a feature gate that is off in Kubernetes 1.33, where no claim is in it.
 bool in_scope(const QuotaScope& scope, const Measured& object) {
-  if (object.what == Measured::What::Claim) return scope.name == "VolumeAttributesClass" && selects(scope, object.attributes_classes);
-  if (object.what != Measured::What::Pod) return false;
+  if (!object.pod) return false;
   if (scope.name == "Terminating") return object.terminating;
   if (scope.name == "NotTerminating") return !object.terminating;
   if (scope.name == "BestEffort") return object.best_effort;
   if (scope.name == "NotBestEffort") return !object.best_effort;
   if (scope.name == "CrossNamespacePodAffinity") return object.cross_namespace;
-  return scope.name == "PriorityClass" && selects(scope, object.priority_class.empty() ? std::set<std::string>() : std::set<std::string>{object.priority_class});
+  return scope.name == "PriorityClass" && selects(scope, object.priority_class);
 }
 
 bool concerns(const Quota& quota, const Measured& object) {
@@ -186,14 +182,18 @@ Quantity value_of(const Usage& usage, std::string_view name) {
 
 }  // namespace
 
+bool is_looked_into(const kube::Resource& resource) {
+  return std::any_of(looked_into.begin(), looked_into.end(), [&](const kube::Resource* one) { return one->group == resource.group && one->plural == resource.plural; });
+}
+
 Measured measure(const kube::Resource& resource, const Json& object, Instant now) {
   Measured out;
   const std::string text = resource.group.empty() ? resource.plural : resource.plural + "." + resource.group;
   out.usage[std::string(count_prefix) + text] = Quantity::count(1);
   if (!resource.group.empty()) return out;
-  if (resource.plural == "pods") measure_pod(object, now, out);
-  else if (resource.plural == "persistentvolumeclaims") measure_claim(object, out);
-  else if (resource.plural == "services") measure_service(object, out);
+  if (resource.plural == kube::resources::pods.plural) measure_pod(object, now, out);
+  else if (resource.plural == kube::resources::claims.plural) measure_claim(object, out);
+  else if (resource.plural == kube::resources::services.plural) measure_service(object, out);
   else if (std::find(aliases.begin(), aliases.end(), resource.plural) != aliases.end()) out.usage[resource.plural] = Quantity::count(1);
   return out;
 }
@@ -232,6 +232,12 @@ std::optional<std::string> counted_kind(std::string_view name) {
   const bool basic = plain == "cpu" || plain == "memory" || plain == "ephemeral-storage" || (plain.starts_with(pages_prefix) && !name.starts_with("limits."));
   if (name == "pods" || basic || (name.starts_with(requests_prefix) && !is_native(name))) return "core/pods";
   return std::nullopt;
+}
+
+kube::Resource resource_of(std::string_view counted) {
+  const auto slash = counted.find('/');
+  const std::string_view group = counted.substr(0, slash);
+  return {group == "core" ? std::string() : std::string(group), "", std::string(counted.substr(slash + 1)), "", true};
 }
 
 Usage charge(const Quota& quota, const Measured& object) {

@@ -112,11 +112,31 @@ TEST(ResourceQuota, CountsObjectsOfAnyKind) {
             "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodeports=1");
   world.must(world.remove(*world.kind("services"), {"default", "t"}));
   world.must(world.patch(*world.kind("services"), {"default", "s"}, "{spec: {type: NodePort}}"));
-  EXPECT_EQ(world.used(), R"({"configmaps":"2","count/jobs.batch":"1","count/secrets":"1","count/widgets.example.com":"0","resourcequotas":"1","services":"1","services.nodeports":"1"})");
+  EXPECT_EQ(world.used(), R"({"configmaps":"2","count/jobs.batch":"1","count/secrets":"1","resourcequotas":"1","services":"1","services.nodeports":"1"})") << "nothing of what is not served";
   world.must(world.remove(*world.kind("secrets"), {"default", "a"}));
   world.must(world.create("secrets", "{metadata: {generateName: b-}}"));
   const auto generated = world.create("secrets", "{metadata: {generateName: b-}}");
   EXPECT_TRUE(message_of(generated).starts_with("secrets \"b-")) << message_of(generated);
+}
+
+// As in Kubernetes: any kind may be named, also one that will never be in a namespace; of that one nothing is told.
+TEST(ResourceQuota, CountsCustomObjectsOfNamespaces) {
+  QuotaWorld world;
+  world.quota("{hard: {count/widgets.example.com: 1, count/sites.example.com: 0}}");
+  const auto define = [&](const char* plural, const char* kind, const char* scope) {
+    world.must(world.create(*world.kind("customresourcedefinitions", "apiextensions.k8s.io"),
+                            json(fmt::format("{{metadata: {{name: {0}.example.com}}, spec: {{group: example.com, scope: {2}, names: {{plural: {0}, kind: {1}}}, versions: [{{name: v1, served: true, storage: true, "
+                                             "schema: {{openAPIV3Schema: {{type: object}}}}}}]}}}}",
+                                             plural, kind, scope)),
+                            ""));
+  };
+  EXPECT_EQ(world.used(), "{}");
+  define("widgets", "Widget", "Namespaced"), define("sites", "Site", "Cluster");
+  EXPECT_EQ(world.used(), R"({"count/widgets.example.com":"0"})");
+  world.must(world.create(*world.kind("widgets", "example.com"), json("{metadata: {name: a}}"), "default"));
+  EXPECT_FALSE(world.create(*world.kind("widgets", "example.com"), json("{metadata: {name: b}}"), "default"));
+  world.must(world.create(*world.kind("sites", "example.com"), json("{metadata: {name: a}}"), ""));
+  EXPECT_EQ(world.used(), R"({"count/widgets.example.com":"1"})");
 }
 
 TEST(ResourceQuota, CountsPodsThatHaveNotEnded) {

@@ -160,7 +160,7 @@ class Registry {
   // `sink` is called in revision order, first from within this call (past events), later on the store's publishing thread (of a kind that `converts`, on one thread after the other): it must not block.
   virtual Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) = 0;
   virtual Revision revision() const = 0;
-  // nullopt: no such ResourceQuota. It is what creates are judged by, without those under way.
+  // nullopt: no such ResourceQuota. It is what creates are judged by, without those under way. Of `count/` only kinds that are served in namespaces, as in Kubernetes.
   virtual Result<std::optional<QuotaUse>> quota_use(const kube::ObjectKey& quota) const = 0;
   // Null: none. Returns when the one before is not running and will not be called again. With one, a pod's account "default" is made when it is first needed.
   virtual void set_admission(const Admission* admission) = 0;

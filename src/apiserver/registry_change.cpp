@@ -6,6 +6,8 @@
 
 #include "apiserver/crd.h"
 #include "apiserver/defaults.h"
+#include "apiserver/kinds/resources.h"
+#include "apiserver/quota_kinds.h"
 #include "apiserver/registry_write.h"
 #include "apiserver/schema.h"
 #include "apiserver/status.h"
@@ -180,6 +182,7 @@ Result<Decision> EmbeddedRegistry::decide_status(const Kind& kind, const Json& c
     kind.schema->apply_defaults(next);
     kind.schema->validate(next, errors, &current);
   }
+  if (workloads::is(kind.resource, workloads::quotas)) check_quota_status(next, errors);
   if (!errors.empty()) return errors.error(kind.resource, kube::name_of(current));
   return Decision{Decision::What::Put, std::move(next), std::move(warnings)};
 }

@@ -86,7 +86,7 @@ class EmbeddedRegistry final : public Registry {
   Result<ListPage> list(const Kind& kind, const std::string& space, const ListQuery& query) const override;
   Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) override;
   Revision revision() const override { return store_.revision(); }
-  Result<std::optional<QuotaUse>> quota_use(const kube::ObjectKey& quota) const override { return quotas_.use(quota); }
+  Result<std::optional<QuotaUse>> quota_use(const kube::ObjectKey& quota) const override;
   void set_admission(const Admission* admission) override;
   void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) override;
   void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;

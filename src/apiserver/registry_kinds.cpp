@@ -133,6 +133,21 @@ std::string EmbeddedRegistry::name_suffix() const {
   return out;
 }
 
+Result<std::optional<QuotaUse>> EmbeddedRegistry::quota_use(const kube::ObjectKey& quota) const {
+  auto use = quotas_.use(quota);
+  if (!use || !*use) return use;
+  const auto table = kinds();
+  Json told = Json::object({});
+  for (const auto& [name, value] : (*use)->used.members()) {
+    const auto counted = name.starts_with("count/") ? counted_kind(name) : std::nullopt;
+    const kube::Resource kind = counted ? resource_of(*counted) : kube::Resource();
+    const auto is_served = [&](const std::shared_ptr<const Kind>& one) { return one->resource.namespaced && one->resource.group == kind.group && one->resource.plural == kind.plural; };
+    if (!counted || std::any_of(table->kinds.begin(), table->kinds.end(), is_served)) told.set(name, value);
+  }
+  (*use)->used = std::move(told);
+  return use;
+}
+
 Result<void> EmbeddedRegistry::start() {
   const std::string prefix = store_prefix(kube::resources::crds);
   auto crds = store_.range(prefix, "", 0, 0);

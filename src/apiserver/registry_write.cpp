@@ -7,6 +7,7 @@
 
 #include "apiserver/crd.h"
 #include "apiserver/defaults.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/schema.h"
 #include "apiserver/warnings.h"
 
@@ -213,6 +214,7 @@ struct EmbeddedRegistry::Creation {
   Gate::Ticket container, under_way;
   int attempts = 0;
   bool generated = false;  // the name is the server's choice
+  QuotaLedger::Ticket expected = nullptr;  // of a ResourceQuota: from here on its namespace is counted
 };
 
 void EmbeddedRegistry::create(const WriteContext& context, const Kind& kind, const std::string& space, Json body, Reply reply) {
@@ -270,6 +272,12 @@ void EmbeddedRegistry::generate_name(Creation& creation) const {
 
 void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   const kube::Resource& resource = creation->kind->resource;
+  if (workloads::is(resource, workloads::quotas) && !creation->context.dry_run && !creation->expected) {
+    return quotas_.expect(kube::space_of(creation->body), [this, creation](QuotaLedger::Ticket expected) {
+      creation->expected = std::move(expected);
+      submit_now(creation);
+    });
+  }
   const bool generate = creation->generated;
   if (creation->attempts > 0) generate_name(*creation);
   ++creation->attempts;
@@ -295,6 +303,7 @@ void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   store_.write({std::move(key), Revision{0}, std::move(*form)}, [this, creation, plain_text, name = std::move(name), generate, room = std::move(*room)](Result<Entry> done) mutable {
     const kube::Resource& of = creation->kind->resource;
     room.reset();  // before the answer: who learns that it came to nothing may try again at once
+    creation->expected.reset();
     if (done) {
       const auto plain_bytes = plain_text ? std::make_shared<const std::string>(join(*plain_text, done->revision)) : done->value.bytes();
       return creation->reply(Written{.object = {plain_bytes, done->revision}, .created = true, .warnings = std::move(creation->warnings)});

@@ -11,6 +11,8 @@
 
 #include <memory>
 
+#include "apiserver/kinds/resources.h"
+#include "apiserver/quota_kinds.h"
 #include "base/encoding.h"
 
 namespace fairlead::apiserver {
@@ -78,6 +80,7 @@ std::string key_pair_error(const std::string& certificate_pem, const std::string
 }
 
 std::vector<std::string> object_warnings(const kube::Resource& resource, const Json& object) {
+  if (workloads::is(resource, workloads::quotas)) return quota_warnings(object);
   if (!resource.group.empty() || resource.plural != kube::resources::secrets.plural || object["type"].string() != "kubernetes.io/tls") return {};
   const auto part = [&](const char* name) { return parse_base64(object["data"][name].string()).value_or(""); };
   const std::string wrong = key_pair_error(part("tls.crt"), part("tls.key"));

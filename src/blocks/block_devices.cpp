@@ -122,12 +122,12 @@ bool is_half_formatted(const Device& device) {
   return fd && size && ::pread(fd.get(), text.data(), text.size(), *size - static_cast<std::int64_t>(probed)) == static_cast<ssize_t>(text.size()) && text == format_mark();
 }
 
-}  // namespace
-
-Result<Device> device_of(const std::string& volume) {
+// In the order in which the kernel lists them.
+Result<std::vector<Device>> devices_of(const std::string& volume) {
   const auto names = list_dir("/sys/block");
   if (!names) return std::unexpected(names.error());
-  std::optional<Device> out;
+  if (names->empty()) return fail(Code::Unavailable, "no block device is seen here, so whether one shows a volume cannot be known: mount sysfs at /sys");
+  std::vector<Device> out;
   for (const std::string& name : *names) {
     if (!name.starts_with("loop")) continue;
     const std::string folder = "/sys/block/" + name;
@@ -139,13 +139,26 @@ Result<Device> device_of(const std::string& volume) {
     // Its file, or what its engine serves.
     const std::string file(trim(*backing)), base = file.substr(file.rfind('/') + 1);
     if (!is_served(base, volume) && (base != volume + ".volume" || !is_of_pool("/dev/" + name, volume))) continue;
-    if (out) return fail(Code::Conflict, fmt::format("{} and {} both show volume {}", out->path, "/dev/" + name, volume));
     const auto text = read_file(folder + "/dev", 64_KiB), ro = read_file(folder + "/ro", 64_KiB);
     const auto numbers = text ? parse_numbers(trim(*text)) : Result<std::pair<std::uint32_t, std::uint32_t>>(std::unexpected(text.error()));
     if (!numbers) return pass(numbers.error(), "look at " + folder);
-    out = Device{.path = "/dev/" + name, .major = numbers->first, .minor = numbers->second, .read_only = ro && trim(*ro) == "1"};
+    out.push_back({.path = "/dev/" + name, .major = numbers->first, .minor = numbers->second, .read_only = ro && trim(*ro) == "1"});
   }
-  if (!out) return fail(Code::NotFound, fmt::format("no device of this machine shows volume {}", volume));
+  return out;
+}
+
+}  // namespace
+
+Result<Device> device_of(const std::string& volume) { return device_of(volume, "", nullptr); }
+
+Result<Device> device_of(const std::string& volume, const std::string& told, const MountEntry* mounted) {
+  const auto all = devices_of(volume);
+  if (!all) return std::unexpected(all.error());
+  if (all->empty()) return fail(Code::NotFound, fmt::format("no device of this machine shows volume {}", volume));
+  auto out = mounted == nullptr ? all->end() : std::find_if(all->begin(), all->end(), [&](const Device& one) { return shows(*mounted, one); });
+  if (out == all->end()) out = std::find_if(all->begin(), all->end(), [&](const Device& one) { return one.path == told; });
+  if (out == all->end() && all->size() > 1) return fail(Code::Conflict, fmt::format("{} and {} both show a volume {}: which of them is meant is not known", (*all)[0].path, (*all)[1].path, volume));
+  if (out == all->end()) out = all->begin();
   struct stat about {};
   if (::stat(out->path.c_str(), &about) != 0) {
     if (errno != ENOENT) return fail_errno(errno, "look at " + out->path);
@@ -154,14 +167,14 @@ Result<Device> device_of(const std::string& volume) {
   return *out;
 }
 
-Result<OpenDevice> open_device(const std::string& volume) {
-  auto seen = device_of(volume);
+Result<OpenDevice> open_device(const std::string& volume, const std::string& told) {
+  auto seen = device_of(volume, told, nullptr);
   if (!seen) return std::unexpected(std::move(seen.error()));
   Fd fd(::open(seen->path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat about {};
   if (!fd || ::fstat(fd.get(), &about) != 0) return fail_errno(errno, "open " + seen->path);
   // It was somebody else's before it was open, perhaps; from here on it stays what it is.
-  const auto now = device_of(volume);
+  const auto now = device_of(volume, told, nullptr);
   if (!now && now.error().code != Code::NotFound) return std::unexpected(now.error());
   if (!now || *now != *seen || !S_ISBLK(about.st_mode) || about.st_rdev != makedev(now->major, now->minor)) return fail(Code::Unavailable, fmt::format("{} showed volume {} a moment ago, and does no more", seen->path, volume));
   return OpenDevice{.device = std::move(*seen), .open = std::move(fd)};

@@ -21,12 +21,15 @@ struct Device {
 };
 // The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine, ID.GENERATION.POOLID.disk on a further machine of a pool). NotFound: none does. Conflict: several do.
 Result<Device> device_of(const std::string& volume);
+// Devices of one machine that bear the volume's name may be of several sites, each with a volume called so. Which is meant: the one that is mounted there already, else `told`, where the pool's daemon said that it shows it ("/dev/loop3"; it may be a word of before the last boot), else the only one.
+struct MountEntry;
+Result<Device> device_of(const std::string& volume, const std::string& told, const MountEntry* mounted);
 // The same, and open: as long as `open` is there its number shows this volume and no other, since the kernel gives a loop device's number out again after its last close. Unavailable: it went meanwhile.
 struct OpenDevice {
   Device device;
   Fd open;
 };
-Result<OpenDevice> open_device(const std::string& volume);
+Result<OpenDevice> open_device(const std::string& volume, const std::string& told = {});
 
 struct MountEntry {
   std::uint32_t major = 0, minor = 0;

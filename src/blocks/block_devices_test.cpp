@@ -115,6 +115,36 @@ TEST_F(Devices, AnEmptyOneIsFormattedOnceAndMountedWhereverItIsAskedFor) {
   });
 }
 
+// Another site of this machine has a volume of the same name.
+TEST_F(Devices, OfTwoThatBearAVolumesNameTheOneIsMeantThatItsPoolTells) {
+  with([](const std::string& volume, const std::string& device, const std::string& folder) {
+    ASSERT_TRUE(make_dirs(folder + "/other"));
+    const std::string file = folder + "/other/" + volume + ".volume";
+    ASSERT_TRUE(run_checked({.argv = {"truncate", "-s", "320M", file}}, 10s));
+    auto shown = run_checked({.argv = {"losetup", "--find", "--show", "--sector-size", "4096", file}}, 10s);
+    ASSERT_TRUE(shown) << shown.error().message;
+    const std::string theirs(trim(*shown));
+    name_device(theirs, volume);
+    EXPECT_THAT(device_of(volume).error().message, HasSubstr("which of them is meant is not known"));
+    const auto nobody_said = stage({.volume = volume, .place = folder + "/a", .type = "xfs", .flags = {}, .read_only = false});
+    EXPECT_EQ(nobody_said.error().code, Code::Conflict);
+    const std::string before = sum(theirs);
+    ASSERT_TRUE(stage({.volume = volume, .place = folder + "/a", .type = "xfs", .flags = {}, .read_only = false, .device = device}));
+    EXPECT_EQ(sum(theirs), before);
+    // What is there already is known by its mount.
+    ASSERT_TRUE(stage({.volume = volume, .place = folder + "/a", .type = "xfs", .flags = {}, .read_only = false}));
+    const auto all = mounts();
+    const auto there = mount_at(*all, folder + "/a");
+    ASSERT_TRUE(there);
+    EXPECT_EQ(device_of(volume, "", &*there).value().path, device);
+    EXPECT_EQ(device_of(volume, theirs, nullptr).value().path, theirs);
+    EXPECT_FALSE(device_of(volume, "/dev/loop-none", nullptr)) << "a word of before the last boot";
+    EXPECT_TRUE(run_checked({.argv = {"losetup", "-d", theirs}}, 10s));
+    for (int tries = 0; tries < 1000 && !device_of(volume); ++tries) std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(device_of(volume, "/dev/loop-none", nullptr).value().path, device) << "the only one";
+  });
+}
+
 TEST_F(Devices, AnOpenOneKeepsItsNumber) {
   with([](const std::string& volume, const std::string& device, const std::string&) {
     EXPECT_EQ(open_device("t-none").error().code, Code::NotFound);

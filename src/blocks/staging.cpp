@@ -27,12 +27,13 @@ Result<void> make_folder(const std::string& path) {
 }
 
 Result<void> stage(const Stage& wanted) {
-  const auto device = device_of(wanted.volume);
-  if (!device) return std::unexpected(device.error());
-  const bool read_only = wanted.read_only || device->read_only;
   const auto all = mounts();
   if (!all) return std::unexpected(all.error());
-  if (const auto there = mount_at(*all, wanted.place)) {
+  const auto there = mount_at(*all, wanted.place);
+  const auto device = device_of(wanted.volume, wanted.device, there ? &*there : nullptr);
+  if (!device) return std::unexpected(device.error());
+  const bool read_only = wanted.read_only || device->read_only;
+  if (there) {
     if (!shows(*there, *device)) return fail(Code::Internal, fmt::format("something else is mounted at {}", wanted.place));
     if (there->read_only != read_only || (!wanted.type.empty() && there->type != wanted.type)) return fail(Code::Exists, fmt::format("volume {} is at {} as {}{}", wanted.volume, wanted.place, there->type, there->read_only ? ", read-only" : ""));
     return {};
@@ -57,8 +58,8 @@ Result<void> stage(const Stage& wanted) {
   return {};
 }
 
-Result<void> settle(const std::string& volume) {
-  const auto held = open_device(volume);
+Result<void> settle(const std::string& volume, const std::string& told) {
+  const auto held = open_device(volume, told);
   if (!held) return std::unexpected(held.error());
   const Device& device = held->device;
   if (device.read_only) return {};

@@ -13,13 +13,14 @@ struct Stage {
   std::string type;                // "ext4", "xfs"; empty: whatever is on it, and ext4 on an empty one
   std::vector<std::string> flags;  // of the mount
   bool read_only = false;          // a device that is read-only is so anyway
+  std::string device = {};         // where its pool says that it is shown, "/dev/loop3"; empty: that is not known
 };
 // Blocks (a file system may be made). NotFound: no device of this machine shows it. Exists: it is there otherwise. Conflict: it holds something that is not mounted; it is left as it is. Internal: damaged, or something else is mounted there.
 Result<void> stage(const Stage& wanted);
 
 // Before a volume is mounted read-only by whoever: the log of the file system on it is replayed and it takes all of its device, as a mount for writing does. What is read then is what was synced, while `norecovery` alone shows what it was before the log.
-// The volume is attached for writing, and nobody has it mounted. Nothing is done to what is empty, or holds no file system of ours. NotFound: no device shows it. Internal: damaged.
-Result<void> settle(const std::string& volume);
+// The volume is attached for writing, by the device `told` (empty: that is not known), and nobody has it mounted. Nothing is done to what is empty, or holds no file system of ours. NotFound: no device shows it. Internal: damaged.
+Result<void> settle(const std::string& volume, const std::string& told = {});
 
 // A folder at `path`, for a mount; what is missing above it is made too. Invalid: something else is there, a link too.
 Result<void> make_folder(const std::string& path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A connection to one namespace of one pool of a Ceph cluster, and what is kept there beside images: the object `fairlead.pool`. Sources: librados.h of Ceph 16.2, docs.ceph.com (user management, RBD exclusive locks).
-// Notes (omap of that object): `owner`: the host whose pool it is; `making.ID`: an image that is being made; `engine.ID`: HOST CLIENT ADDRESS of the engine that serves it, or has; `may.ID`: HOST GENERATION of the one on a further machine that may; `dead.HOST`: who has lost the pool, and whose engines are to be shut out still.
+// Notes (omap of that object): `owner`: the host whose pool it is; `making.ID`: an image that is being made; `engine.ID`: HOST CLIENT ADDRESS of the engine that serves it alone, or has, `engine.ID.GENERATION` of one that reads it; `may.ID`: which on further machines may (ceph/image_use.h); `dead.HOST`: who has lost the pool, and whose engines are to be shut out still.
 // Calls wait as long as the cluster does not answer: whoever cannot wait ends the process, and shuts it out.
 #pragma once
 #include <rados/librados.h>
@@ -21,6 +21,9 @@ struct Place {
   std::string space = "fairlead";  // namespace of the pool
 };
 
+// "v1:10.0.0.1:0/77", as lockers are told, is "10.0.0.1:0/77", as clients, watchers and owners of images are.
+std::string plain_address(std::string_view address);
+
 // `error`: negative, as Ceph gives them. ESHUTDOWN: this client has been shut out.
 std::unexpected<Error> fail_ceph(int error, const std::string& doing);
 
@@ -38,6 +41,7 @@ class Cluster {
 
   Result<std::string> mon(const std::string& command);  // JSON in, JSON out
   Result<std::map<std::string, std::string>> notes();
+  Result<std::map<std::string, std::string>> omap(const std::string& object);  // all of it; nothing of an object that is not there
   // Conflict: the pool is not `host`'s (any more).
   Result<void> note(const std::string& key, const std::string& value, const std::string& host);
   Result<void> forget(const std::string& key, const std::string& host);
@@ -57,6 +61,8 @@ class Cluster {
   Result<void> append(const std::string& object, const std::string& bytes); // the same
   Result<void> cut(const std::string& object, std::size_t size);
   Result<void> remove(const std::string& object);
+  // The id that RBD's directory has for this name (rbd_directory, cls_rbd); nothing: none.
+  Result<std::optional<std::string>> listed_id(const std::string& name);
 
  private:
   Cluster(rados_t cluster, Place place) : cluster_(cluster), place_(std::move(place)) {}

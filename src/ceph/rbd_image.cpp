@@ -15,6 +15,7 @@
 
 #include "base/encoding.h"
 #include "base/fd.h"
+#include "ceph/image_use.h"
 
 namespace fairlead::ceph {
 namespace {
@@ -54,11 +55,22 @@ std::optional<Mark> read_mark(std::string_view text) {
   return read.ec == std::errc() && read.ptr == words[3].data() + words[3].size() && out.depth >= 0 ? std::optional(out) : std::nullopt;
 }
 
-std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id) {
-  const auto found = notes.find("engine." + id);
+namespace {
+std::optional<Engine> engine_in(const std::map<std::string, std::string>& notes, const std::string& note) {
+  const auto found = notes.find(note);
   if (found == notes.end()) return std::nullopt;
   const auto words = split(found->second, ' ');
   return words.size() == 3 ? std::optional(Engine{words[0], words[1], words[2]}) : std::nullopt;
+}
+}  // namespace
+std::string note_of(const std::string& id, std::int64_t generation, Use use) { return use == Use::Writes ? "engine." + id : fmt::format("engine.{}.{}", id, generation); }
+std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id) { return engine_in(notes, note_of(id, 0, Use::Writes)); }
+std::optional<Engine> reader_of(const std::map<std::string, std::string>& notes, const std::string& id, std::int64_t generation) { return engine_in(notes, note_of(id, generation, Use::Reads)); }
+std::vector<std::string> engine_notes_of(const std::map<std::string, std::string>& notes, const std::string& id) {
+  std::vector<std::string> out;
+  for (const auto& [note, text] : notes)
+    if (note == "engine." + id || note.starts_with("engine." + id + ".")) out.push_back(note);
+  return out;
 }
 std::string allowance_of(const std::string& id) { return "may." + id; }
 
@@ -77,6 +89,11 @@ Result<std::int64_t> OpenImage::size() const {
   std::uint64_t out = 0;
   if (const int error = rbd_get_size(image_, &out); error < 0) return fail_ceph(error, "ask for the size of an image");
   return static_cast<std::int64_t>(out);
+}
+Result<std::string> OpenImage::header() const {
+  char id[256];
+  if (const int error = rbd_get_id(image_, id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
+  return fmt::format("rbd_header.{}", id);
 }
 Result<std::optional<Mark>> OpenImage::mark() const {
   char text[512];
@@ -103,16 +120,21 @@ Result<bool> OpenImage::is_watched_by(const std::string& address) const {
   if (!all) return std::unexpected(all.error());
   return std::ranges::any_of(*all, [&](const Watcher& one) { return one.address == address; });
 }
+Result<bool> OpenImage::is_watched_by_client(const std::string& client) const {
+  const auto all = watchers_of(image_);
+  if (!all) return std::unexpected(all.error());
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return fmt::format("client.{}", one.client) == client; });
+}
 Result<bool> OpenImage::is_watched(const Cluster& cluster) const {
   const auto all = watchers_of(image_);
   if (!all) return std::unexpected(all.error());
   if (all->empty()) return false;
-  char id[256];
-  if (const int error = rbd_get_id(image_, id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
+  const auto object = header();
+  if (!object) return std::unexpected(object.error());
   // An empty one tells watchers that the image may have changed: they look.
   char* reply = nullptr;
   std::size_t size = 0;
-  const int error = rados_notify2(cluster.io(), fmt::format("rbd_header.{}", id).c_str(), "", 0, 3'000, &reply, &size);
+  const int error = rados_notify2(cluster.io(), object->c_str(), "", 0, 3'000, &reply, &size);
   if (error < 0 && error != -ETIMEDOUT) {
     rados_buffer_free(reply);
     return fail_ceph(error, "ask those who watch an image");
@@ -146,36 +168,60 @@ Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::s
   return break_lock(cluster, image, *engine);
 }
 
-Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation) {
+Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation, Use use) {
   const auto notes = cluster.notes();
   if (!notes) return std::unexpected(notes.error());
   const auto before = engine_of(*notes, id);
   const auto address = cluster.address();
   if (!address) return std::unexpected(address.error());
+  // Those of this machine are dead, as we have their flock.
+  std::set<std::string> dead;
+  for (const std::string& each : engine_notes_of(*notes, id))
+    if (const auto one = engine_in(*notes, each); one && one->host == host && one->address != *address) dead.insert(one->address);
   // First of all it is noted: a death after this leaves one that is known. Fails if the pool is another machine's by now, or if this one may not have the image.
-  const std::string note = fmt::format("{} {} {}", host, cluster.client(), *address);
-  if (auto done = generation == 0 ? cluster.note("engine." + id, note, host) : cluster.note_if("engine." + id, note, allowance_of(id), fmt::format("{} {}", host, generation)); !done) return done;
-  const auto claimed = cluster.claimed_by();
-  if (!claimed) return std::unexpected(claimed.error());
-  for (int tries = 0;; ++tries) {
-    const auto owner = image.owner();
-    if (!owner) return std::unexpected(owner.error());
-    if (!*owner || **owner == *address || *owner == *claimed) break;  // the pool's daemon lets go when it is asked to
-    // The one before of this machine is dead, as we have its flock.
-    if (before && before->address == **owner && before->host == host) {
-      if (auto done = break_lock(cluster, image, *before); !done) return done;
-      break;
-    }
-    const auto lives = image.is_watched_by(**owner);
-    if (!lives) return std::unexpected(lives.error());
-    if (!*lives) break;  // it is gone for long, or shut out: librbd shuts it out before it takes its place
-    if (tries == 10) return fail(Code::Conflict, fmt::format("the image of {} is used by {}, which is none of this pool's engines (rbd status, rbd lock ls): it has to let go first", id, **owner));
-    ::usleep(200'000);
+  const std::string text = fmt::format("{} {} {}", host, cluster.client(), *address), note = note_of(id, generation, use);
+  if (generation == 0) {
+    if (auto done = cluster.note(note, text, host); !done) return done;
+  } else {
+    const auto noted = notes->find(allowance_of(id));
+    const auto allowed = noted == notes->end() ? std::nullopt : read_allowance(noted->second);
+    // As it was read: one more that reads meanwhile is a reason to look again.
+    const bool may = allowed && allowed->use == use && std::ranges::find(allowed->who, std::pair(host, generation)) != allowed->who.end();
+    if (auto done = cluster.note_if(note, text, allowance_of(id), may ? noted->second : print(Allowance{.use = use, .who = {{host, generation}}})); !done) return done;
   }
-  if (const int error = rbd_lock_acquire(image.get(), RBD_LOCK_MODE_EXCLUSIVE); error < 0) return fail_ceph(error, "take the image of " + id + " alone");
-  int owns = 0;
-  if (const int error = rbd_is_exclusive_lock_owner(image.get(), &owns); error < 0 || owns == 0) return fail(Code::Conflict, "the image of " + id + " is not to be had alone");
-  return {};
+  if (auto done = take_use(cluster, image, id, use, generation, dead); !done) return done;
+  auto alone = [&]() -> Result<void> {
+    const auto claimed = cluster.claimed_by();
+    if (!claimed) return std::unexpected(claimed.error());
+    for (int tries = 0;; ++tries) {
+      const auto owner = image.owner();
+      if (!owner) return std::unexpected(owner.error());
+      if (!*owner || **owner == *address || *owner == *claimed) break;  // the pool's daemon lets go when it is asked to
+      // The one before of this machine.
+      if (before && before->address == **owner && dead.contains(**owner)) {
+        if (auto done = break_lock(cluster, image, *before); !done) return done;
+        break;
+      }
+      const auto lives = image.is_watched_by(**owner);
+      if (!lives) return std::unexpected(lives.error());
+      // It is gone for long, or shut out: librbd shuts it out before it takes its place.
+      if (!*lives && use == Use::Writes) break;
+      if (!*lives) {
+        if (auto done = cluster.shut_out(**owner, Cluster::State::MayBeAway); !done) return done;
+        if (const int error = rbd_lock_break(image.get(), RBD_LOCK_MODE_EXCLUSIVE, (*owner)->c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "take the lock of an image from who is gone");
+        break;
+      }
+      if (tries == 10) return fail(Code::Conflict, fmt::format("the image of {} is used by {}, which is none of this pool's engines (rbd status, rbd lock ls): it has to let go first", id, **owner));
+      ::usleep(200'000);
+    }
+    if (use == Use::Reads) return {};
+    if (const int error = rbd_lock_acquire(image.get(), RBD_LOCK_MODE_EXCLUSIVE); error < 0) return fail_ceph(error, "take the image of " + id + " alone");
+    int owns = 0;
+    if (const int error = rbd_is_exclusive_lock_owner(image.get(), &owns); error < 0 || owns == 0) return fail(Code::Conflict, "the image of " + id + " is not to be had alone");
+    return {};
+  }();
+  if (!alone) let_go_of_use(cluster, image, generation);
+  return alone;
 }
 
 }  // namespace fairlead::ceph

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ceph/cluster.h"
 
@@ -26,11 +27,16 @@ std::optional<Mark> read_mark(std::string_view text);  // nothing: it is none
 // Where an engine on this machine claims a volume, by flock: as long as that is held it is alive.
 std::string engine_lock(const std::string& pool_id, const std::string& id);
 
-// What the pool notes of the engine that serves a volume, or has; and under what it notes which may.
+enum class Use { Writes, Reads };
+
+// What the pool notes of the engine that has a volume alone, or had; of those that read it beside others, each by the generation of its attachment; and under what it notes which may (ceph/image_use.h).
 struct Engine {
   std::string host, client, address;
 };
+std::string note_of(const std::string& id, std::int64_t generation, Use use);
 std::optional<Engine> engine_of(const std::map<std::string, std::string>& notes, const std::string& id);
+std::optional<Engine> reader_of(const std::map<std::string, std::string>& notes, const std::string& id, std::int64_t generation);
+std::vector<std::string> engine_notes_of(const std::map<std::string, std::string>& notes, const std::string& id);  // all of them
 std::string allowance_of(const std::string& id);
 
 class OpenImage {
@@ -42,9 +48,11 @@ class OpenImage {
   ~OpenImage();
   rbd_image_t get() const { return image_; }
   Result<std::int64_t> size() const;
+  Result<std::string> header() const;          // the object that is its header
   Result<std::optional<Mark>> mark() const;    // nothing: none that is ours
   Result<std::optional<std::string>> owner() const;  // of its exclusive lock: the address of who has it
   Result<bool> is_watched_by(const std::string& address) const;
+  Result<bool> is_watched_by_client(const std::string& client) const;  // "client.4123"
   // By somebody who lives, or may. An OSD of Ceph 16, and of others without the mending of tracker.ceph.com 58120, keeps the watch of a client that died while it was being set until it is started anew, and librbd removes no image that has one; it is told from others by a notification, of which the OSD reports who has answered, and who has not. Takes up to 3 s.
   Result<bool> is_watched(const Cluster& cluster) const;
 
@@ -55,7 +63,7 @@ class OpenImage {
 
 // An engine that had the image's lock and is dead has it no more when this returns, and is shut out. That it is dead is certain alone of one of this machine, whose flock is free; whoever else has it keeps it.
 Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::string& pool_id, const std::string& host, const std::string& id);
-// The same for an engine, which has the flock itself, and the image alone from here on. generation: 0 on the machine of the pool's daemon; elsewhere that of the attachment for which it may. Conflict: somebody else has it, or it may not (any more).
-Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation);
+// The same for an engine, which has the flock itself, and from here on the image: alone, or beside others that read it. generation: 0 on the machine of the pool's daemon; elsewhere that of the attachment for which it may. Conflict: somebody else has it, or it may not (any more).
+Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::string& host, const std::string& id, std::int64_t generation, Use use);
 
 }  // namespace fairlead::ceph

@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "ceph/rbd_image.h"
+#include "ceph/image_use.h"
 
 namespace fairlead::ceph {
 namespace {
@@ -19,11 +19,14 @@ constexpr std::int64_t most_at_once = 256 << 20;  // bytes that are zeroed by on
 
 class RbdMedium final : public disk::Medium {
  public:
-  RbdMedium(Fd lock, std::unique_ptr<Cluster> cluster, OpenImage image, std::string id) : lock_(std::move(lock)), cluster_(std::move(cluster)), image_(std::move(image)), id_(std::move(id)) {}
+  RbdMedium(Fd lock, std::unique_ptr<Cluster> cluster, OpenImage image, const EngineImage& about) : lock_(std::move(lock)), cluster_(std::move(cluster)), image_(std::move(image)), id_(about.id), generation_(about.generation), read_only_(about.read_only) {}
+  ~RbdMedium() override { let_go_of_use(*cluster_, image_, generation_); }
   std::string name() const override { return "the image of " + id_; }
+  bool is_remote() const override { return true; }
   Result<std::int64_t> size() override { return image_.size(); }
   int read(char* into, std::size_t size, std::int64_t at) override { return whole(rbd_read(image_.get(), static_cast<std::uint64_t>(at), size, into), size); }
-  int write(const char* from, std::size_t size, std::int64_t at) override { return whole(rbd_write(image_.get(), static_cast<std::uint64_t>(at), size, from), size); }
+  // Without its lock librbd would take it to write.
+  int write(const char* from, std::size_t size, std::int64_t at) override { return read_only_ ? EROFS : whole(rbd_write(image_.get(), static_cast<std::uint64_t>(at), size, from), size); }
   // By the object map, or by asking for each object; pieces that are there are told in order.
   std::int64_t seek(std::int64_t at, int whence) override {
     const auto all = size();
@@ -49,6 +52,7 @@ class RbdMedium final : public disk::Medium {
   }
   // Not a discard, which leaves what is smaller than its granularity.
   int zero(std::int64_t at, std::int64_t size, bool give_back) override {
+    if (read_only_) return EROFS;
     while (size > 0) {
       const std::int64_t now = std::min(size, most_at_once);
       if (const int error = whole(rbd_write_zeroes(image_.get(), static_cast<std::uint64_t>(at), static_cast<std::size_t>(now), give_back ? 0 : RBD_WRITE_ZEROES_FLAG_THICK_PROVISION, 0), static_cast<std::size_t>(now)); error != 0) return error;
@@ -56,7 +60,7 @@ class RbdMedium final : public disk::Medium {
     }
     return 0;
   }
-  int sync() override { return -rbd_flush(image_.get()); }
+  int sync() override { return read_only_ ? 0 : -rbd_flush(image_.get()); }
 
  private:
   static int whole(ssize_t done, std::size_t size) { return done < 0 ? static_cast<int>(-done) : static_cast<std::size_t>(done) == size ? 0 : EIO; }
@@ -64,6 +68,8 @@ class RbdMedium final : public disk::Medium {
   const std::unique_ptr<Cluster> cluster_;
   const OpenImage image_;
   const std::string id_;
+  const std::int64_t generation_;
+  const bool read_only_;
 };
 
 }  // namespace
@@ -86,8 +92,8 @@ Result<std::unique_ptr<disk::Medium>> open_rbd_medium(const EngineImage& about) 
   const auto mark = image->mark();
   if (!mark) return std::unexpected(mark.error());
   if (!*mark || (*mark)->id != about.id || (*mark)->snapshot) return fail(Code::Conflict, "the image " + about.id + " is not that of a volume of ours");
-  if (auto done = take_image(**cluster, *image, about.host, about.id, about.generation); !done) return std::unexpected(std::move(done.error()));
-  return std::make_unique<RbdMedium>(std::move(lock), std::move(*cluster), std::move(*image), about.id);
+  if (auto done = take_image(**cluster, *image, about.host, about.id, about.generation, about.read_only ? Use::Reads : Use::Writes); !done) return std::unexpected(std::move(done.error()));
+  return std::make_unique<RbdMedium>(std::move(lock), std::move(*cluster), std::move(*image), about);
 }
 
 }  // namespace fairlead::ceph

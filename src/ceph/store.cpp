@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ceph/store.h"
 
+#include <endian.h>
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -106,6 +107,15 @@ Result<bool> is_part(const OpenImage& image, const std::string& id, std::int64_t
   return marked ? Result<bool>(false) : is_empty(image, size);
 }
 
+// What librbd says of an image behind its way into the trash (cls_rbd, trash_state_set): from moving (1) to normal (0). false: it was not moving.
+bool is_moved(const Cluster& cluster, const std::string& id) {
+  const std::uint32_t size = htole32(static_cast<std::uint32_t>(id.size()));
+  std::string in(reinterpret_cast<const char*>(&size), sizeof size);
+  in.append(id).append({'\0', '\1'});
+  char out[16];
+  return rados_exec(cluster.io(), "rbd_trash", "rbd", "trash_state_set", in.data(), in.size(), out, sizeof out) >= 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::open(const Claim& claim) {
@@ -127,7 +137,9 @@ Result<Image> Store::look(const std::string& id) {
   if (!image) {
     if (image.error().code != Code::NotFound) return std::unexpected(image.error());
     // A death came before the image: what there is of it is to go.
-    if (part != notes->end()) out.kind = Image::Kind::Part;
+    const auto torn = part != notes->end() ? Result<bool>(true) : is_half_removed(id);
+    if (!torn) return std::unexpected(torn.error());
+    if (*torn) out.kind = Image::Kind::Part;
     return out;
   }
   const auto mark = image->mark();
@@ -159,6 +171,37 @@ Result<std::set<std::string>> Store::images() {
   std::set<std::string> out;
   for (std::size_t i = 0; i < count; ++i) out.insert(room[i].name);
   rbd_image_spec_list_cleanup(room.data(), count);
+  return out;
+}
+
+// What is deleted goes to the trash first, then loses the object of its name, and at last its line in the directory (librbd, trash::MoveRequest). Behind a death before the last of these nobody opens it, and nobody else gets its name.
+Result<bool> Store::is_half_removed(const std::string& name) {
+  const auto id = cluster_->listed_id(name);
+  if (!id) return std::unexpected(id.error());
+  if (!*id) return false;
+  const auto named = cluster_->read("rbd_id." + name);
+  if (!named) return std::unexpected(named.error());
+  if (*named) return false;
+  const auto all = trash();
+  if (!all) return std::unexpected(all.error());
+  // In the trash by somebody's wish it is theirs. One that is not there and has its header has lost its name in another way: nothing says that it is to go.
+  if (const auto there = all->find(**id); there != all->end()) return there->second.source == RBD_TRASH_IMAGE_SOURCE_REMOVING;
+  const auto header = cluster_->read("rbd_header." + **id);
+  if (!header) return std::unexpected(header.error());
+  return !*header;
+}
+
+// By its object, since librbd's own list leaves out what is being removed.
+Result<std::map<std::string, Trashed>> Store::trash() {
+  const auto all = cluster_->omap("rbd_trash");
+  if (!all) return std::unexpected(all.error());
+  std::map<std::string, Trashed> out;
+  for (const auto& [name, value] : *all) {
+    if (!name.starts_with("id_")) continue;
+    auto one = read_trashed(value);
+    if (!one) return fail(Code::Internal, fmt::format("what the trash of the Ceph pool says of the image {} is not understood", name.substr(3)));
+    out[name.substr(3)] = std::move(*one);
+  }
   return out;
 }
 
@@ -252,7 +295,7 @@ Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
   if (error != -EBUSY) return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
   {
     const auto image = OpenImage::open(*cluster_, name, true);
-    if (!image) return image.error().code == Code::NotFound ? Result<void>() : std::unexpected(image.error());
+    if (!image) return image.error().code == Code::NotFound ? fail(Code::Unavailable, fmt::format("the image {} is half removed, and watched by somebody still: one that has just died is for half a minute", name)) : std::unexpected(image.error());
     const auto watched = image->is_watched(*cluster_);
     if (!watched) return std::unexpected(watched.error());
     if (*watched) return fail(Code::Unavailable, fmt::format("the image {} is watched by somebody still (rbd status): an engine that has just died is for half a minute", name));
@@ -283,7 +326,8 @@ Result<void> Store::drop(const std::string& id, const Alive& alive) {
   if (!seen) return std::unexpected(seen.error());
   if (seen->kind == Image::Kind::Foreign) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
   if (seen->kind == Image::Kind::Volume || seen->kind == Image::Kind::Snapshot) return cluster_->forget(making(id), host_);  // it was published
-  if (auto done = remove_image(id, alive); !done) return done;
+  if (seen->kind == Image::Kind::Part)
+    if (auto done = remove_image(id, alive); !done) return done;
   // The first thing that Ceph makes of an image, by which no other has the name; it does not remove it if that was all.
   const auto listed = images();
   if (!listed) return std::unexpected(listed.error());
@@ -310,16 +354,20 @@ void Store::sweep() {
   if (const auto all = images())
     for (const std::string& name : *all)
       if (name.starts_with(left) && rbd_remove(cluster_->io(), name.c_str()) >= 0) log_info("an image that was kept for a watch is deleted", {{"image", name}});
-  std::vector<rbd_trash_image_info_t> room(64);
-  std::size_t count = room.size();
-  int error = 0;
-  while ((error = rbd_trash_list(cluster_->io(), room.data(), &count)) == -ERANGE) room.resize(count);
-  if (error < 0) return log_warn("what is in the trash of the Ceph pool cannot be seen", {{"why", std::strerror(-error)}});
+  const auto all = trash();
+  if (!all) return log_warn("what is in the trash of the Ceph pool cannot be seen", {{"why", all.error().message}});
   int gone = 0;
-  for (std::size_t i = 0; i < count; ++i)
-    if (room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING || room[i].source == RBD_TRASH_IMAGE_SOURCE_USER_PARENT) gone += rbd_trash_remove(cluster_->io(), room[i].id, room[i].source == RBD_TRASH_IMAGE_SOURCE_REMOVING) >= 0 ? 1 : 0;
-  rbd_trash_list_cleanup(room.data(), count);
-  if (gone > 0) log_info("the trash of the Ceph pool was gone through", {{"there", std::to_string(count)}, {"deleted", std::to_string(gone)}});
+  for (const auto& [id, one] : *all) {
+    const bool removing = one.source == RBD_TRASH_IMAGE_SOURCE_REMOVING;
+    if (!removing && one.source != RBD_TRASH_IMAGE_SOURCE_USER_PARENT) continue;
+    // As long as the directory has its name it is for who removes that: the name would stay there, and by it another image might be meant a moment later.
+    if (const auto listed = cluster_->listed_id(one.name); !listed || *listed == id) continue;
+    int error = rbd_trash_remove(cluster_->io(), id.c_str(), removing);
+    // A death came as it was in the trash and that was not said yet.
+    if ((error == -EBUSY || error == -EUCLEAN) && removing && is_moved(*cluster_, id)) error = rbd_trash_remove(cluster_->io(), id.c_str(), 1);
+    gone += error >= 0 ? 1 : 0;
+  }
+  if (gone > 0) log_info("the trash of the Ceph pool was gone through", {{"there", std::to_string(all->size())}, {"deleted", std::to_string(gone)}});
 }
 
 Result<void> Store::remove(const std::string& id, const Alive& alive) {
@@ -349,8 +397,12 @@ Result<void> Store::remove(const std::string& id, const Alive& alive) {
       if (const int error = rbd_resize2(image->get(), 0, true, tell, of(alive)); error < 0) return fail_ceph(error, "empty the image " + id);
   }
   if (auto done = cluster_->remove(header_of(id)); !done) return done;
-  if (auto done = remove_image(id, alive); !done) return done;
-  return cluster_->forget("engine." + id, host_);
+  // No engine serves it. The image is the last to go: what a death leaves before is gone on with.
+  const auto notes = cluster_->notes();
+  if (!notes) return std::unexpected(notes.error());
+  for (const std::string& note : engine_notes_of(*notes, id))
+    if (auto done = cluster_->forget(note, host_); !done) return done;
+  return remove_image(id, alive);
 }
 
 Result<void> Store::grow(const std::string& id, std::int64_t size, const Alive& alive) {

@@ -8,12 +8,15 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "ceph/cluster.h"
+#include "ceph/rbd_image.h"
+#include "ceph/trashed.h"
 
 namespace fairlead::ceph {
 
@@ -49,10 +52,11 @@ class Store {
   void sweep();                         // deletes what a death has kept from being deleted; may take long. Now and then, as an OSD that has kept it may be another by then
   Result<std::string> header(const std::string& id);               // NotFound: there is none
   Result<void> set_header(const std::string& id, const std::string& header);
-  // Of volumes on further machines: the engine of that host, by that generation of its attachment, may take the image; none may; and what one has is taken from it: nothing that it has sent and that was not done is ever done.
-  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation);
-  Result<void> withdraw(const std::string& id);
-  Result<void> shut_out(const std::string& id);
+  // Of volumes on further machines: the engine of that host, by that generation of its attachment, may take the image, alone or beside others that read it; it may not; what it has is taken from it: nothing that it has sent and that was not done is ever done; and it has ended, as its machine says.
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation, Use use);
+  Result<void> withdraw(const std::string& id, std::int64_t generation);
+  Result<void> shut_out(const std::string& id, std::int64_t generation, Use use);
+  Result<void> ended(const std::string& id, std::int64_t generation);
   Result<std::string> journal();
   Result<void> append(const std::string& bytes);                   // to the journal: all or nothing
   Result<void> cut(std::size_t size);
@@ -63,6 +67,8 @@ class Store {
   Result<void> remove_image(const std::string& name, const Alive& alive);
   Result<void> put_aside(const std::string& name);
   Result<std::set<std::string>> images();
+  Result<bool> is_half_removed(const std::string& name);
+  Result<std::map<std::string, Trashed>> trash();  // by the image's id
   const std::unique_ptr<Cluster> cluster_;
   const std::string host_, id_;
 };

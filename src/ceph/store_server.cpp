@@ -25,6 +25,7 @@ Result<std::int64_t> number(const std::string& text) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
   return read.ec == std::errc() && read.ptr == text.data() + text.size() && out >= 0 ? Result<std::int64_t>(out) : fail(Code::Invalid, "a number is expected");
 }
+Result<Use> use_of(const std::string& text) { return text == "writes" ? Result<Use>(Use::Writes) : text == "reads" ? Result<Use>(Use::Reads) : fail(Code::Invalid, "writes or reads is expected"); }
 Result<Words> nothing(Result<void> done) { return done ? Result<Words>(Words()) : std::unexpected(std::move(done.error())); }
 Result<Words> encoded(Result<std::string> bytes) { return bytes ? Result<Words>(Words{base64(*bytes)}) : std::unexpected(std::move(bytes.error())); }
 
@@ -69,9 +70,10 @@ const std::map<std::string, Verb, std::less<>> verbs{
     {"grow", {2, [](const Call& c) -> Result<Words> { const auto size = number(c.words[1]); return size ? nothing(c.store.grow(c.words[0], *size, c.alive)) : std::unexpected(size.error()); }}},
     {"header", {1, [](const Call& c) -> Result<Words> { return encoded(c.store.header(c.words[0])); }}},
     {"set-header", {2, [](const Call& c) -> Result<Words> { const auto bytes = parse_base64(c.words[1]); return bytes ? nothing(c.store.set_header(c.words[0], *bytes)) : std::unexpected(bytes.error()); }}},
-    {"allow", {3, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[2]); return generation ? nothing(c.store.allow(c.words[0], c.words[1], *generation)) : std::unexpected(generation.error()); }}},
-    {"withdraw", {1, [](const Call& c) -> Result<Words> { return nothing(c.store.withdraw(c.words[0])); }}},
-    {"shut-out", {1, [](const Call& c) -> Result<Words> { return nothing(c.store.shut_out(c.words[0])); }}},
+    {"allow", {4, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[2]); const auto use = use_of(c.words[3]); return !use ? std::unexpected(use.error()) : generation ? nothing(c.store.allow(c.words[0], c.words[1], *generation, *use)) : std::unexpected(generation.error()); }}},
+    {"withdraw", {2, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[1]); return generation ? nothing(c.store.withdraw(c.words[0], *generation)) : std::unexpected(generation.error()); }}},
+    {"shut-out", {3, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[1]); const auto use = use_of(c.words[2]); return !use ? std::unexpected(use.error()) : generation ? nothing(c.store.shut_out(c.words[0], *generation, *use)) : std::unexpected(generation.error()); }}},
+    {"ended", {2, [](const Call& c) -> Result<Words> { const auto generation = number(c.words[1]); return generation ? nothing(c.store.ended(c.words[0], *generation)) : std::unexpected(generation.error()); }}},
     {"journal", {0, [](const Call& c) -> Result<Words> { return encoded(c.store.journal()); }}},
     {"append", {1, [](const Call& c) -> Result<Words> { const auto bytes = parse_base64(c.words[0]); return bytes ? nothing(c.store.append(*bytes)) : std::unexpected(bytes.error()); }}},
     {"cut", {1, [](const Call& c) -> Result<Words> { const auto size = number(c.words[0]); return size ? nothing(c.store.cut(static_cast<std::size_t>(*size))) : std::unexpected(size.error()); }}},

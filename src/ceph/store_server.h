@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store as a process of its own: requests by stdin, answers by stdout (blocks/words.h). Why not in the daemon: Ceph's library waits for ever where the cluster does not answer; a process can be ended, and its client shut out.
 //   room -> JSON; look ID -> KIND SIZE BORN plain|luks; ids -> ID...; make ID SIZE HEADER; copy ID SOURCE SIZE; drop ID; publish ID volume|snapshot; remove ID; grow ID SIZE;
-//   header ID -> BASE64; set-header ID BASE64; allow ID HOST GENERATION; withdraw ID; shut-out ID; journal -> BASE64; append BASE64; cut SIZE; replace BASE64
+//   header ID -> BASE64; set-header ID BASE64; allow ID HOST GENERATION writes|reads; withdraw ID GENERATION; shut-out ID GENERATION writes|reads; ended ID GENERATION; journal -> BASE64; append BASE64; cut SIZE; replace BASE64
 #pragma once
 #include "ceph/store.h"
 

@@ -14,6 +14,7 @@
 
 #include "base/process.h"
 #include "base/rng.h"
+#include "ceph/image_use.h"
 #include "ceph/rbd_image.h"
 
 namespace fairlead::ceph {
@@ -160,6 +161,81 @@ TEST_F(Stores, WhatOnlyTheDeadWatchIsDeleted) {
   EXPECT_TRUE(store_->remove(name, alive));
 }
 
+// As librbd deletes an image: into the trash (cls_rbd, trash_add: source, name, two times, that it is on its way), the object of its name, its line in the directory. A death may come behind each.
+TEST_F(Stores, WhatIsHalfRemovedIsGoneOnWith) {
+  const auto text = [](const std::string& of) {
+    const auto size = static_cast<std::uint32_t>(of.size());
+    return std::string(reinterpret_cast<const char*>(&size), sizeof size) + of;
+  };
+  const auto into_trash = [&](const std::string& name, char source) {
+    const std::string id = id_of(name), spec = std::string(1, source) + text(name) + std::string(16, '\0') + '\1';
+    const std::string in = text(id) + std::string{2, 1} + text(spec);
+    char out[16];
+    EXPECT_GE(rados_exec(other_->io(), "rbd_trash", "rbd", "trash_add", in.data(), in.size(), out, sizeof out), 0);
+    return id;
+  };
+  const auto in_trash = [&] { return other_->omap("rbd_trash").value_or(std::map<std::string, std::string>()).size(); };
+  const auto goes = [&](const std::string& name) {
+    EXPECT_EQ(kind(name), Image::Kind::Part);
+    const auto gone = store_->drop(name, alive);
+    EXPECT_TRUE(gone) << gone.error().message;
+    EXPECT_EQ(kind(name), Image::Kind::None);
+    EXPECT_THAT(*store_->ids(), Not(Contains(name)));
+    EXPECT_EQ(in_trash(), 0u);
+    make(name);
+    EXPECT_EQ(kind(name), Image::Kind::Volume);
+  };
+  make("a");
+  (void)into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING);
+  EXPECT_EQ(kind("a"), Image::Kind::Volume) << "it has its name still";
+  EXPECT_TRUE(store_->remove("a", alive));
+  EXPECT_EQ(in_trash(), 0u);
+  make("a");
+  (void)into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING);
+  ASSERT_TRUE(other_->remove("rbd_id.a"));
+  store_->sweep();
+  goes("a");
+  // All but its line in the directory is gone.
+  const std::string id = into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING);
+  const auto line = other_->listed_id("a");
+  ASSERT_TRUE(line && *line == id);
+  ASSERT_TRUE(other_->remove("rbd_id.a"));
+  ASSERT_TRUE(other_->remove("rbd_header." + id));
+  const std::string key = "id_" + id;
+  const char* const entry = key.c_str();
+  const std::size_t length = key.size();
+  rados_write_op_t forget = rados_create_write_op();
+  rados_write_op_omap_rm_keys2(forget, &entry, &length, 1);
+  ASSERT_GE(rados_write_op_operate(forget, other_->io(), "rbd_trash", nullptr, LIBRADOS_OPERATION_NOFLAG), 0);
+  rados_release_write_op(forget);
+  goes("a");
+  // All but that it has come to the trash.
+  const std::string moved = into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING), in = text("a") + text(moved);
+  char out[16];
+  ASSERT_TRUE(other_->remove("rbd_id.a"));
+  ASSERT_GE(rados_exec(other_->io(), "rbd_directory", "rbd", "dir_remove_image", in.data(), in.size(), out, sizeof out), 0);
+  EXPECT_EQ(kind("a"), Image::Kind::None);
+  EXPECT_EQ(in_trash(), 1u);
+  store_->sweep();
+  EXPECT_EQ(in_trash(), 0u);
+  make("a");
+  // Who has lost the object of his name in another way is not taken for removed.
+  const auto named = other_->read("rbd_id.a");
+  ASSERT_TRUE(named && *named);
+  ASSERT_TRUE(other_->remove("rbd_id.a"));
+  EXPECT_EQ(kind("a"), Image::Kind::None);
+  ASSERT_TRUE(other_->write("rbd_id.a", **named));
+  EXPECT_EQ(kind("a"), Image::Kind::Volume);
+  // What somebody wants in the trash stays his.
+  (void)into_trash("a", RBD_TRASH_IMAGE_SOURCE_USER);
+  ASSERT_TRUE(other_->remove("rbd_id.a"));
+  EXPECT_EQ(kind("a"), Image::Kind::None);
+  (void)store_->drop("a", alive);
+  store_->sweep();
+  EXPECT_EQ(in_trash(), 1u);
+  EXPECT_TRUE(*other_->listed_id("a"));
+}
+
 TEST_F(Stores, WhatSomebodyWatchesStays) {
   make("a");
   {
@@ -230,6 +306,96 @@ TEST_F(Stores, WhatIsHalfMadeIsKnownUntilItIsPublished) {
   EXPECT_TRUE(store_->remove("source", alive));
   EXPECT_TRUE(store_->remove("copy", alive));
   EXPECT_THAT(*store_->ids(), IsEmpty());
+}
+
+// An engine on a machine of its own, as far as Ceph sees it.
+struct Client {
+  std::unique_ptr<Cluster> cluster;
+  std::optional<OpenImage> image;
+  std::string host = random_uuid();
+  Client(const Place& place, const std::string& id) {
+    auto connected = Cluster::connect(place);
+    EXPECT_TRUE(connected);
+    if (!connected) return;
+    cluster = std::move(*connected);
+    auto opened = OpenImage::open(*cluster, id, false);
+    EXPECT_TRUE(opened);
+    if (opened) image.emplace(std::move(*opened));
+  }
+  Result<void> take(const std::string& id, std::int64_t generation, Use use) { return take_image(*cluster, *image, host, id, generation, use); }
+  bool reads() const {
+    char bytes[5] = {};
+    return rbd_read(image->get(), 4 * mib, sizeof bytes, bytes) == 5;
+  }
+  // As a death leaves it: the connection ends, and nothing is let go.
+  void die() { image.reset(), cluster.reset(); }
+};
+
+TEST_F(Stores, AnImageIsWrittenByOneOrReadByAnyNumber) {
+  make("a");
+  write("a");
+  Client first(place_, "a"), second(place_, "a"), writer(place_, "a"), here(place_, "a");
+  here.host = host_;
+  const auto users = [&] {
+    const auto all = users_of(*first.cluster, *here.image);
+    EXPECT_TRUE(all);
+    return all ? all->size() : 0;
+  };
+  EXPECT_EQ(first.take("a", 1, Use::Reads).error().code, Code::Conflict) << "nobody has allowed it";
+  ASSERT_TRUE(store_->allow("a", first.host, 1, Use::Reads));
+  ASSERT_TRUE(store_->allow("a", second.host, 2, Use::Reads));
+  EXPECT_EQ(first.take("a", 2, Use::Reads).error().code, Code::Conflict) << "that is another's";
+  EXPECT_EQ(first.take("a", 1, Use::Writes).error().code, Code::Conflict) << "it may read alone";
+  for (Client* one : {&first, &second}) {
+    const auto taken = one->take("a", one == &first ? 1 : 2, Use::Reads);
+    ASSERT_TRUE(taken) << taken.error().message;
+    EXPECT_TRUE(one->reads());
+  }
+  EXPECT_EQ(users(), 2u);
+  ASSERT_TRUE(here.take("a", 0, Use::Reads)) << "beside them on the machine of the pool's daemon";
+  let_go_of_use(*here.cluster, *here.image, 0);
+  // Whatever the notes say, Ceph's lock is in the way.
+  const auto refused = here.take("a", 0, Use::Writes);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::Conflict);
+  EXPECT_THAT(refused.error().message, HasSubstr("is used by an engine of this pool"));
+  ASSERT_TRUE(store_->allow("a", writer.host, 3, Use::Writes));
+  EXPECT_FALSE(writer.take("a", 3, Use::Writes));
+  EXPECT_TRUE(first.reads() && second.reads());
+  // While they read it is grown and copied.
+  ASSERT_TRUE(store_->grow("a", 16 * mib, alive));
+  ASSERT_TRUE(store_->copy("b", "a", 16 * mib, alive));
+  ASSERT_TRUE(store_->drop("b", alive));
+  EXPECT_EQ(first.image->size().value_or(0), 16 * mib);
+  // One is shut out, and it alone.
+  const auto shut = store_->shut_out("a", 1, Use::Reads);
+  ASSERT_TRUE(shut) << shut.error().message;
+  EXPECT_FALSE(first.reads());
+  EXPECT_TRUE(second.reads());
+  EXPECT_EQ(users_of(*second.cluster, *second.image)->size(), 1u);
+  EXPECT_TRUE(store_->shut_out("a", 1, Use::Reads)) << "once more is no error";
+  // The other dies, as its machine tells.
+  second.die();
+  ASSERT_TRUE(store_->ended("a", 2));
+  EXPECT_TRUE(users_of(*writer.cluster, *writer.image)->empty());
+  ASSERT_TRUE(store_->allow("a", writer.host, 3, Use::Writes));
+  const auto alone = writer.take("a", 3, Use::Writes);
+  ASSERT_TRUE(alone) << alone.error().message;
+  Client late(place_, "a");
+  ASSERT_TRUE(store_->allow("a", late.host, 4, Use::Reads)) << "whoever has made this mistake";
+  const auto beside = late.take("a", 4, Use::Reads);
+  ASSERT_FALSE(beside);
+  EXPECT_THAT(beside.error().message, HasSubstr("is written by an engine of this pool"));
+  // It dies and says nothing: once it does not watch any more it is shut out by who comes next.
+  writer.die();
+  EXPECT_TRUE(late.take("a", 4, Use::Reads));
+  late.die();
+  ASSERT_TRUE(store_->ended("a", 4));
+  for (Client* one : {&first, &here}) one->die();
+  EXPECT_TRUE(store_->remove("a", alive));
+  const auto notes = other_->notes();
+  ASSERT_TRUE(notes);
+  for (const auto& [key, text] : *notes) EXPECT_FALSE(key.starts_with("engine.a")) << key;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <set>
 #include <thread>
 
 #include "api/identity_crds.h"
@@ -144,6 +145,24 @@ Result<void> prune(Session& session, const std::vector<Json>& manifests, bool dr
   return {};
 }
 
+// Before anything is changed: an engine ends with its pod, and its volume with it.
+Result<void> check_engines(Session& session, const std::vector<Json>& manifests) {
+  auto found = session.list(kDaemonSets, "", fmt::format("{}=fairlead,{}=fairlead", kPartOf, kManagedBy));
+  if (!found) return pass(std::move(found.error()), "look for what keeps engines of volumes");
+  for (const Json& one : *found) {
+    if (kube::name_of(one) != kVolumeEngines || std::ranges::any_of(manifests, [&](const Json& manifest) { return manifest["kind"].string() == kDaemonSets.kind && kube::key_of(manifest) == kube::key_of(one); })) continue;
+    auto volumes = session.list(api::kVolumes), attachments = session.list(api::kAttachments);
+    for (const auto* list : {&volumes, &attachments})
+      if (!*list) return pass(Error(list->error()), "look for volumes that are in use");
+    const auto served = served_by_engines(*volumes, *attachments);
+    if (served.empty()) continue;
+    const std::size_t shown = std::min<std::size_t>(served.size(), 5);
+    return fail(Code::Conflict, fmt::format("{} keeps engines, and whoever uses these volumes would lose the disk with it: {}{}. End the pods that use them first, and wait until their Attachments are gone (kubectl get attachments); nothing was changed", place_of(one),
+                                            fmt::join(served.begin(), served.begin() + static_cast<std::ptrdiff_t>(shown), ", "), served.size() > shown ? fmt::format(" and {} more", served.size() - shown) : ""));
+  }
+  return {};
+}
+
 Result<void> wait_for(Context& context, Session& session, const Json& wanted, double timeout, const std::function<bool(const Json&)>& done, const std::string& what) {
   const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
   for (;;) {
@@ -190,21 +209,22 @@ Result<int> install(Context& context, const Options& options) {
 
   auto adopted = check_owners(*session, manifests, options.adopt, context.clock.now());
   if (!adopted) return std::unexpected(std::move(adopted.error()));
+  if (auto may = check_engines(*session, manifests); !may) return std::unexpected(std::move(may.error()));
   constexpr const char* kDone[] = {"created", "changed", "unchanged"};
   constexpr const char* kWould[] = {"would be created", "would be changed", "is as it should be"};
-  bool space_missing = false;
+  std::set<std::string> missing;  // namespaces
   for (const Json& manifest : manifests) {
     // A namespace that is there is used as it is: it may be somebody's.
     if (manifest["kind"].string() == "Namespace") {
       auto now = look(*session, manifest);
       if (!now) return std::unexpected(std::move(now.error()));
-      space_missing = !now->has_value();
+      if (!now->has_value()) missing.insert(kube::name_of(manifest));
       if (now->has_value()) {
         fmt::print("{} is there\n", title_of(manifest));
         continue;
       }
     }
-    if (options.dry_run && space_missing && !kube::space_of(manifest).empty()) {
+    if (options.dry_run && missing.contains(kube::space_of(manifest))) {
       fmt::print("{} would be created\n", place_of(manifest));  // a server cannot try what lies in a namespace that is not there
       continue;
     }
@@ -340,6 +360,7 @@ Result<void> remove_namespace(Context& context, Session& session, const std::str
 Result<int> uninstall(Context& context, const UninstallOptions& options) {
   auto session = context.cluster_session();
   if (!session) return std::unexpected(std::move(session.error()));
+  if (auto may = check_engines(*session, {}); !may) return std::unexpected(std::move(may.error()));
   std::vector<std::pair<kube::Resource, Json>> crds;  // what they define
   std::vector<std::pair<kube::Resource, Json>> objects;
   for (const Json& wanted : install_manifests({.space = options.space}, {})) {
@@ -445,6 +466,8 @@ void add_one(CLI::App& app, Context& context, bool upgrade) {
   command->add_option("--volumes-folder", volumes.folder, "of each node, for its pool")->capture_default_str()->needs(with_volumes);
   command->add_option("--volumes-nodes", volumes.nodes, "labels of the nodes that get a pool (default: all without taints)")->type_name("NAME=VALUE,...")->needs(with_volumes);
   command->add_option("--volumes-image", volumes.image, "of fairlead-volumes and fairlead-csi")->capture_default_str()->needs(with_volumes);
+  command->add_flag("!--no-volumes-engines", volumes.engines, "no volumes with limits, and no pods that keep their engines")->needs(with_volumes);
+  command->add_flag("--volumes-encryption", volumes.encryption, "encrypted volumes, too: pods of nodes may then read the keys of all of them")->needs(with_volumes);
   command->add_flag("--volumes-class", volumes.storage_class, "make a StorageClass fairlead, too")->needs(with_volumes);
   command->add_option("--kubelet-dir", volumes.kubelet_dir, "the kubelets' --root-dir")->capture_default_str()->needs(with_volumes);
   for (const auto& [flag, image, what] : {std::tuple("--csi-provisioner-image", &volumes.provisioner_image, "of the standard sidecar; --volumes needs it"), std::tuple("--csi-attacher-image", &volumes.attacher_image, "likewise"),

@@ -161,17 +161,14 @@ Result<int> create(Context& context, const Options& options) {
   if (spec.pool.empty() || options.klass.empty()) {
     auto pools = pools_of(*session);
     if (!pools) return std::unexpected(std::move(pools.error()));
-    const auto choose = [&](const std::string& of) { return api::choose_pool(*pools, {.size = spec.size, .klass = of, .pools = {}, .node = {}}, context.clock.now()); };
-    if (!spec.pool.empty()) {
-      for (const api::PoolFacts& one : *pools)
-        if (one.name == spec.pool && options.klass.empty()) spec.klass = api::default_class(one.classes, spec.klass != api::kLocalFast);
+    const bool engine = spec.klass != api::kLocalFast;
+    for (const api::PoolFacts& one : *pools)
+      if (one.name == spec.pool && options.klass.empty()) spec.klass = api::default_class(one.classes, engine);
+    if (spec.pool.empty()) {
+      auto chosen = api::choose_pool_and_class(*pools, {.size = spec.size, .klass = options.klass, .pools = {}, .node = {}}, engine, context.clock.now());
+      if (!chosen) return std::unexpected(std::move(chosen.error()));
+      spec.pool = std::move(chosen->pool), spec.klass = std::move(chosen->klass);
     }
-    auto chosen = spec.pool.empty() ? choose(spec.klass) : Result<std::string>(spec.pool);
-    // Where there is no other pool, that is what is meant.
-    if (!chosen && options.klass.empty())
-      if (auto other = choose(api::kDistributed); other) chosen = std::move(other), spec.klass = api::kDistributed;
-    if (!chosen) return std::unexpected(std::move(chosen.error()));
-    spec.pool = std::move(*chosen);
   }
   Json wanted = api::new_volume(options.name, spec);
   for (const std::string& tag : options.tags) {
@@ -360,7 +357,12 @@ Result<int> remove(Context& context, const Options& options) {
       auto object = session->get(resource, "", name);
       if (!object && object.error().code == Code::NotFound) continue;
       if (!object) return pass(std::move(object.error()), "read " + text_of(resource, name));
-      if (const std::string& node = (*object)["status"]["node"].string(); !node.empty()) return fail(Code::Conflict, fmt::format("volume {} is attached to {}: `fairlead volume detach {}` first", name, node, name));
+      if (const std::string& node = (*object)["status"]["node"].string(); !node.empty()) {
+        // It follows a detachment a moment later, as above.
+        auto all = session->list(api::kAttachments);
+        if (!all) return pass(std::move(all.error()), "list the attachments");
+        if (std::any_of(all->begin(), all->end(), [&](const Json& one) { return one["spec"]["volume"].string() == name; })) return fail(Code::Conflict, fmt::format("volume {} is attached to {}: `fairlead volume detach {}` first", name, node, name));
+      }
       any = true;
       found.push_back({resource, name});
     }

@@ -98,10 +98,10 @@ TEST(Install, VolumesAreThereWhereThatIsAskedFor) {
   InstallOptions options = with_volumes();
   auto manifests = install_manifests(options, some_access(""));
   EXPECT_THAT(titles(manifests), testing::IsSupersetOf({"ServiceAccount fairlead-system/fairlead-volumes", "ServiceAccount fairlead-system/fairlead-volumes-controller", "ClusterRole fairlead-volumes", "ClusterRole fairlead-volumes-controller",
-                                                        "Role fairlead-system/fairlead-volumes-controller", "CSIDriver csi.fairlead.dev", "Deployment fairlead-system/fairlead-volumes-controller", "DaemonSet fairlead-system/fairlead-volumes"}));
+                                                        "Role fairlead-system/fairlead-volumes-controller", "CSIDriver csi.fairlead.dev", "Deployment fairlead-system/fairlead-volumes-controller", "DaemonSet fairlead-system/fairlead-volumes", "DaemonSet fairlead-system/fairlead-volumes-engines"}));
   EXPECT_THAT(titles(manifests), testing::Not(Contains("StorageClass fairlead")));
   const std::string set = print_json(named(manifests, "DaemonSet", "fairlead-volumes"));
-  for (const char* const text : {"--folder=/var/lib/fairlead-volumes/pool", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi", "--engine=off", "--seen-as=unix:///var/lib/kubelet/plugins/csi.fairlead.dev/csi.sock"}) EXPECT_THAT(set, HasSubstr(text));
+  for (const char* const text : {"--folder=/var/lib/fairlead-volumes/pool", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi", "--engine=unix:///run/fairlead-volumes/engines.sock", "--seen-as=unix:///var/lib/kubelet/plugins/csi.fairlead.dev/csi.sock"}) EXPECT_THAT(set, HasSubstr(text));
   EXPECT_THAT(set, testing::Not(HasSubstr("nodeSelector")));
   EXPECT_EQ(named(manifests, "Deployment", "fairlead-volumes-controller")["spec"]["template"]["spec"]["containers"].items().size(), 4U);
 
@@ -112,6 +112,41 @@ TEST(Install, VolumesAreThereWhereThatIsAskedFor) {
   EXPECT_THAT(print_json(daemons), testing::AllOf(testing::Not(HasSubstr("--image=")), HasSubstr("unix:///data/kubelet/plugins/csi.fairlead.dev/csi.sock")));
   EXPECT_EQ(named(manifests, "StorageClass", "fairlead")["volumeBindingMode"].string(), "WaitForFirstConsumer");
   EXPECT_EQ(named(manifests, "Deployment", "fairlead-volumes-controller")["spec"]["template"]["spec"]["containers"].items().size(), 5U);
+}
+
+// Its pods are replaced by nobody but who deletes them, and ask nothing of the API.
+TEST(Install, EnginesOfVolumesAreKeptApart) {
+  InstallOptions options = with_volumes();
+  const auto manifests = install_manifests(options, some_access(""));
+  const Json& set = named(manifests, "DaemonSet", "fairlead-volumes-engines")["spec"];
+  EXPECT_EQ(set["updateStrategy"]["type"].string(), "OnDelete");
+  const Json& pod = set["template"]["spec"];
+  EXPECT_FALSE(pod["automountServiceAccountToken"].boolean(true));
+  EXPECT_TRUE(pod["serviceAccountName"].string().empty());
+  EXPECT_THAT(print_json(pod), testing::AllOf(HasSubstr("Bidirectional"), HasSubstr("\"/run/fairlead-volumes\"")));
+  options.volumes.engines = false;
+  const auto without = install_manifests(options, some_access(""));
+  EXPECT_THAT(titles(without), testing::Not(Contains("DaemonSet fairlead-system/fairlead-volumes-engines")));
+  EXPECT_THAT(print_json(named(without, "DaemonSet", "fairlead-volumes")), testing::AllOf(HasSubstr("--engine=off"), testing::Not(HasSubstr("/run/fairlead-volumes"))));
+}
+
+TEST(Install, WhoWouldLoseADiskWithTheEnginesIsKnown) {
+  const auto volume = [](const char* name, const char* klass) { return Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object({{"class", klass}})}}); };
+  const auto attachment = [](const char* of, const char* node) { return Json::object({{"spec", Json::object({{"volume", of}, {"node", node}})}}); };
+  const std::vector<Json> volumes{volume("fast", "local-fast"), volume("limited", "local-managed"), volume("far", "distributed"), volume("unused", "local-managed")};
+  EXPECT_THAT(served_by_engines(volumes, {attachment("limited", "w1"), attachment("fast", "w0"), attachment("limited", "w0"), attachment("far", "w0")}), testing::ElementsAre("limited on w0", "limited on w1"));
+  EXPECT_THAT(served_by_engines({}, {attachment("unknown", "w0")}), testing::ElementsAre("unknown on w0"));
+}
+
+// The namespace of keys is made, and never taken away: it is not marked as ours.
+TEST(Install, KeysOfVolumesAreAChoice) {
+  InstallOptions options = with_volumes();
+  options.volumes.encryption = true;
+  const auto manifests = install_manifests(options, some_access(""));
+  EXPECT_TRUE(named(manifests, "Namespace", "fairlead-volume-keys")["metadata"]["labels"].is_null());
+  EXPECT_THAT(print_json(named(manifests, "Role", "fairlead-volumes-keys")), testing::AllOf(HasSubstr("secrets"), HasSubstr("\"namespace\":\"fairlead-volume-keys\"")));
+  EXPECT_THAT(print_json(named(manifests, "ClusterRole", "fairlead-volumes-keys")["rules"]), testing::AllOf(HasSubstr("volumekeys"), testing::Not(HasSubstr("secrets"))));
+  EXPECT_THAT(print_json(named(manifests, "ClusterRole", "fairlead-volumes")["rules"]), testing::Not(HasSubstr("secrets")));
 }
 
 // Whoever takes a node over has its pods' tokens: they are to make no volume and read no Secret.
@@ -146,6 +181,7 @@ TEST(Install, WrongFlagsOfVolumesAreNamed) {
   };
   EXPECT_THAT(refusal([](auto& o) { o.size = "much"; }), HasSubstr("--volumes much"));
   EXPECT_THAT(refusal([](auto& o) { o.size = "5Mi"; }), HasSubstr("1Gi at least"));
+  EXPECT_THAT(refusal([](auto& o) { o.engines = false, o.encryption = true; }), HasSubstr("--volumes-encryption"));
   EXPECT_THAT(refusal([](auto& o) { o.folder = "relative"; }), HasSubstr("--volumes-folder"));
   EXPECT_THAT(refusal([](auto& o) { o.kubelet_dir = "/a b"; }), HasSubstr("--kubelet-dir"));
   EXPECT_THAT(refusal([](auto& o) { o.nodes = "disk"; }), HasSubstr("--volumes-nodes"));

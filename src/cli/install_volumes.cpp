@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "api/volume.h"
 #include "api/volume_access.h"
 #include "base/encoding.h"
 #include "cli/install_parts.h"
 #include "cli/install_plan.h"
+#include "kube/object.h"
 #include "kube/selector.h"
 
 namespace fairlead::cli {
@@ -19,6 +21,8 @@ using kube::Json;
 namespace {
 
 constexpr const char* kVolumes = "fairlead-volumes";
+constexpr const char* kKeys = "fairlead-volumes-keys";
+constexpr const char* kEngineFolder = "/run/fairlead-volumes";
 constexpr const char* kController = "fairlead-volumes-controller";
 constexpr int kHealthPort = 8080;
 
@@ -49,6 +53,16 @@ Json node_container(const VolumeOptions& options, const char* name, const char* 
                        {"securityContext", Json::object({{"privileged", true}, {"runAsUser", 0}, {"readOnlyRootFilesystem", true}})}});
 }
 
+Json daemon_set(const char* name, const VolumeOptions& options, const std::string& space, Json update, Json spec) {
+  if (!options.nodes.empty()) {
+    Json labels = Json::object();
+    for (const std::string& one : split(options.nodes, ',')) labels.set(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
+    spec.set("nodeSelector", std::move(labels));
+  }
+  Json out = part("apps/v1", "DaemonSet", part_metadata(name, space, name));
+  return out.set("spec", Json::object({{"selector", Json::object({{"matchLabels", selector_of(name)}})}, {"updateStrategy", std::move(update)}, {"template", Json::object({{"metadata", Json::object({{"labels", selector_of(name)}})}, {"spec", std::move(spec)}})}}));
+}
+
 Json node_set(const VolumeOptions& options, const std::string& space) {
   const std::string plugin = fmt::format("{}/plugins/{}", options.kubelet_dir, api::kVolumeDriver);
   std::vector<Json> args = {"run", "--folder=" + options.folder + "/pool"};
@@ -56,7 +70,8 @@ Json node_set(const VolumeOptions& options, const std::string& space) {
     args.emplace_back("--image=" + options.folder + "/pool.img");
     args.emplace_back("--size=" + options.size);
   }
-  args.emplace_back("--engine=off");  // an engine would end with its container, and its volume with it
+  // An engine would end with this container, and its volume with it: another pod keeps it.
+  args.emplace_back(options.engines ? fmt::format("--engine=unix://{}/engines.sock", kEngineFolder) : "--engine=off");
   args.emplace_back(fmt::format("--metrics=0.0.0.0:{}", kHealthPort));
   Json pool = node_container(options, "pool", "/usr/bin/fairlead-volumes", std::move(args));
   pool.set("env", Json::array({field_env("NODE_NAME", "spec.nodeName")}));
@@ -66,6 +81,7 @@ Json node_set(const VolumeOptions& options, const std::string& space) {
   pool.set("livenessProbe", health_probe("/healthz")).set("readinessProbe", health_probe("/readyz"));
   // Seen by the node: a pool that was mounted in the container alone would go with it.
   pool.set("volumeMounts", Json::array({mount("pool", options.folder).set("mountPropagation", "Bidirectional"), mount("dev", "/dev"), mount("token", "/var/run/secrets/kubernetes.io/serviceaccount").set("readOnly", true)}));
+  if (options.engines) pool.child("volumeMounts").push(mount("engines", kEngineFolder).set("mountPropagation", "HostToContainer"));
 
   Json driver = node_container(options, "driver", "/usr/bin/fairlead-csi", {Json("serve"), Json("--node=$(NODE_NAME)"), Json("--own-pool"), Json("--register=/registration"), Json("--seen-as=unix://" + plugin + "/csi.sock")});
   driver.set("env", Json::array({field_env("NODE_NAME", "spec.nodeName"), endpoint()}));
@@ -76,23 +92,29 @@ Json node_set(const VolumeOptions& options, const std::string& space) {
   const Json token = Json::object({{"serviceAccountToken", Json::object({{"path", "token"}, {"expirationSeconds", 3607}})}});
   const Json authority = Json::object({{"configMap", Json::object({{"name", "kube-root-ca.crt"}, {"items", Json::array({Json::object({{"key", "ca.crt"}, {"path", "ca.crt"}})})}})}});
   const Json where = Json::object({{"downwardAPI", Json::object({{"items", Json::array({Json::object({{"path", "namespace"}, {"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", "metadata.namespace"}})}})})}})}});
-  const Json volumes = Json::array({host_path("pool", options.folder, "DirectoryOrCreate"), host_path("dev", "/dev", "Directory"), host_path("kubelet", options.kubelet_dir, "Directory"), host_path("plugin", plugin, "DirectoryOrCreate"),
+  Json volumes = Json::array({host_path("pool", options.folder, "DirectoryOrCreate"), host_path("dev", "/dev", "Directory"), host_path("kubelet", options.kubelet_dir, "Directory"), host_path("plugin", plugin, "DirectoryOrCreate"),
                                     host_path("registration", options.kubelet_dir + "/plugins_registry", "DirectoryOrCreate"), Json::object({{"name", "token"}, {"projected", Json::object({{"sources", Json::array({token, authority, where})}})}})});
+  if (options.engines) volumes.push(host_path("engines", kEngineFolder, "DirectoryOrCreate"));
   Json spec = Json::object({{"serviceAccountName", kVolumes},
                             {"automountServiceAccountToken", false},
                             {"priorityClassName", "system-node-critical"},
                             {"terminationGracePeriodSeconds", 15},
                             {"containers", Json::array({pool, driver})},
                             {"volumes", volumes}});
-  if (!options.nodes.empty()) {
-    Json labels = Json::object();
-    for (const std::string& one : split(options.nodes, ',')) labels.set(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
-    spec.set("nodeSelector", std::move(labels));
-  }
-  Json out = part("apps/v1", "DaemonSet", part_metadata(kVolumes, space, kVolumes));
-  return out.set("spec", Json::object({{"selector", Json::object({{"matchLabels", selector_of(kVolumes)}})},
-                                       {"updateStrategy", Json::object({{"type", "RollingUpdate"}, {"rollingUpdate", Json::object({{"maxUnavailable", "10%"}})}})},
-                                       {"template", Json::object({{"metadata", Json::object({{"labels", selector_of(kVolumes)}})}, {"spec", std::move(spec)}})}}));
+  return daemon_set(kVolumes, options, space, Json::object({{"type", "RollingUpdate"}, {"rollingUpdate", Json::object({{"maxUnavailable", "10%"}})}}), std::move(spec));
+}
+
+// Engines, and nothing else: no upgrade replaces these pods, since what uses their volumes would lose its disk.
+Json engine_set(const VolumeOptions& options, const std::string& space) {
+  Json engines = node_container(options, "engines", "/usr/bin/fairlead-volumes", {Json("engines")});
+  engines.set("resources", Json::object({{"requests", Json::object({{"cpu", "10m"}, {"memory", "64Mi"}})}}));
+  engines.set("volumeMounts", Json::array({mount("pool", options.folder).set("mountPropagation", "HostToContainer"), mount("engines", kEngineFolder).set("mountPropagation", "Bidirectional"), mount("dev", "/dev")}));
+  Json spec = Json::object({{"automountServiceAccountToken", false},
+                            {"priorityClassName", "system-node-critical"},
+                            {"terminationGracePeriodSeconds", 120},  // for pods to give their volumes back
+                            {"containers", Json::array({engines})},
+                            {"volumes", Json::array({host_path("pool", options.folder, "DirectoryOrCreate"), host_path("engines", kEngineFolder, "DirectoryOrCreate"), host_path("dev", "/dev", "Directory")})}});
+  return daemon_set(kVolumeEngines, options, space, Json::object({{"type", "OnDelete"}}), std::move(spec));
 }
 
 Json controller_container(const char* name, const std::string& image, Json args) {
@@ -143,6 +165,7 @@ Result<void> check_volumes(const VolumeOptions& options) {
     if (!is_folder(*path)) return fail(Code::Invalid, fmt::format("usage: {} {}: an absolute path is expected", flag, *path));
   for (const std::string& one : split(options.nodes, ','))
     if (!options.nodes.empty() && (one.find('=') == one.npos || one.starts_with('='))) return fail(Code::Invalid, fmt::format("usage: --volumes-nodes {}: NAME=VALUE is expected, several by comma", options.nodes));
+  if (options.encryption && !options.engines) return fail(Code::Invalid, "usage: --volumes-encryption: encrypted volumes take engines: leave --no-volumes-engines out");
   for (const auto& [name, image] : {std::pair("provisioner", &options.provisioner_image), std::pair("attacher", &options.attacher_image), std::pair("resizer", &options.resizer_image)})
     if (image->empty()) return fail(Code::Invalid, fmt::format("usage: --csi-{0}-image: say where the standard sidecar csi-{0} was pushed to; --volumes needs it", name));
   return {};
@@ -158,6 +181,14 @@ std::vector<Json> volume_manifests(const VolumeOptions& options, const std::stri
   // Pods of nodes have the pools' rights, and none of the controller's.
   out.push_back(role(kVolumes, "", kube::role_rules(api::pool_access(), "")));
   out.push_back(binding(kVolumes, "", kVolumes, space));
+  if (options.encryption) {
+    // Not marked as ours: nothing of it is ever taken away.
+    out.push_back(part("v1", "Namespace", Json::object({{"name", api::kVolumeKeySpace}})));
+    for (const char* const where : {"", api::kVolumeKeySpace}) {
+      out.push_back(role(kKeys, where, kube::role_rules(api::pool_keys_access(), where)));
+      out.push_back(binding(kKeys, where, kVolumes, space));
+    }
+  }
   for (const std::string& where : {std::string(), space}) {
     out.push_back(role(kController, where, kube::role_rules(all, where)));
     out.push_back(binding(kController, where, kController, space));
@@ -169,7 +200,21 @@ std::vector<Json> volume_manifests(const VolumeOptions& options, const std::stri
     out.push_back(one.set("parameters", Json::object({{"csi.storage.k8s.io/fstype", "xfs"}})));
   }
   out.push_back(controller(options, space));
+  if (options.engines) out.push_back(engine_set(options, space));
   out.push_back(node_set(options, space));
+  return out;
+}
+
+std::vector<std::string> served_by_engines(const std::vector<Json>& volumes, const std::vector<Json>& attachments) {
+  std::map<std::string, std::string> classes;
+  for (const Json& one : volumes) classes[kube::name_of(one)] = one["spec"]["class"].string();
+  std::vector<std::string> out;
+  for (const Json& one : attachments) {
+    const std::string& volume = one["spec"]["volume"].string();
+    const auto found = classes.find(volume);
+    if (found == classes.end() || found->second == api::kLocalManaged) out.push_back(fmt::format("{} on {}", volume, one["spec"]["node"].string()));
+  }
+  std::ranges::sort(out);
   return out;
 }
 

@@ -18,11 +18,17 @@ struct VolumeOptions {
   std::string image = "fairlead-volumes:" FAIRLEAD_VERSION;
   std::string provisioner_image, attacher_image, resizer_image;
   std::string snapshotter_image;               // empty: no VolumeSnapshots
+  bool engines = true;                         // volumes with limits, by a second pod on each node
+  bool encryption = false;                     // encrypted volumes; takes engines
   bool storage_class = false;                  // one called fairlead
 };
 // Invalid: names the flag.
 Result<void> check_volumes(const VolumeOptions& options);
 // Of options that were checked. Equal arguments give equal manifests.
 std::vector<kube::Json> volume_manifests(const VolumeOptions& options, const std::string& space);
+
+inline constexpr const char* kVolumeEngines = "fairlead-volumes-engines";  // the DaemonSet whose pods keep engines of volumes
+// Who may lose a disk with those pods: "data on w0", for each Attachment of a Volume with an engine there. One whose Volume is not known counts.
+std::vector<std::string> served_by_engines(const std::vector<kube::Json>& volumes, const std::vector<kube::Json>& attachments);
 
 }  // namespace fairlead::cli

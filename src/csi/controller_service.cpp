@@ -45,7 +45,10 @@ void write_volume(const Json& volume, wire::Volume& out) {
   (*out.mutable_volume_context())["class"] = spec["class"].string_or(api::kLocalFast);
   if (const std::string& snapshot = spec["source"]["snapshot"].string(); !snapshot.empty()) out.mutable_content_source()->mutable_snapshot()->set_snapshot_id(snapshot);
   if (const std::string& from = spec["source"]["volume"].string(); !from.empty()) out.mutable_content_source()->mutable_volume()->set_volume_id(from);
-  (*out.add_accessible_topology()->mutable_segments())[api::kPoolLabel] = spec["pool"].string();
+  // Of nodes that reach its pool, as their first or a further one.
+  const std::string& pool = spec["pool"].string();
+  (*out.add_accessible_topology()->mutable_segments())[api::kPoolLabel] = pool;
+  (*out.add_accessible_topology()->mutable_segments())[api::kFurtherPool + pool] = "true";
 }
 
 void write_snapshot(const Json& snapshot, wire::Snapshot& out) {
@@ -191,14 +194,16 @@ Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest
     const auto& range = request->capacity_range();
     const auto same = api::read_volume(*there);
     const bool fits = size >= range.required_bytes() && (range.limit_bytes() == 0 || size <= range.limit_bytes());
-    if (requested_name(*there) != request->name() || !same || !fits || same->from_volume != spec.from_volume || same->from_snapshot != spec.from_snapshot || same->klass != spec.klass || same->encrypted != spec.encrypted || same->key != spec.key || (!parameters.pool.empty() && same->pool != parameters.pool))
+    if (requested_name(*there) != request->name() || !same || !fits || same->from_volume != spec.from_volume || same->from_snapshot != spec.from_snapshot || (!parameters.klass.empty() && same->klass != spec.klass) || same->encrypted != spec.encrypted || same->key != spec.key || (!parameters.pool.empty() && same->pool != parameters.pool))
       return refuse(StatusCode::ALREADY_EXISTS, fmt::format("volume {} is there, and is another: {}{}", name, print(Bytes{size}), same && !same->from_snapshot.empty() ? " of " + same->from_snapshot : ""));
     if (kube::deleting(*there)) return refuse(StatusCode::ABORTED, fmt::format("volume {} is being deleted", name));
-    std::vector<std::string> preferred, allowed;
+    std::vector<std::vector<std::string>> preferred;
+    std::vector<std::string> allowed;
     if (auto status = read_topology(request->accessibility_requirements(), preferred, allowed); !status.ok()) return status;
     if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), same->pool) == allowed.end()) return refuse(StatusCode::ALREADY_EXISTS, fmt::format("volume {} is in pool {}, which is not among those that are allowed now", name, same->pool));
   } else {
-    std::vector<std::string> preferred, allowed;
+    std::vector<std::vector<std::string>> preferred;
+    std::vector<std::string> allowed;
     if (auto status = read_topology(request->accessibility_requirements(), preferred, allowed); !status.ok()) return status;
     auto list = api_.list(api::kVolumePools, "");
     if (!list) return status_of(list.error());
@@ -213,15 +218,15 @@ Status ControllerService::CreateVolume(Context*, const wire::CreateVolumeRequest
       if (!ok(parameters.pool)) return refuse(StatusCode::RESOURCE_EXHAUSTED, fmt::format("pool {} is not among those that are allowed", parameters.pool));
       tries.push_back({parameters.pool});
     } else {
-      for (const std::string& one : preferred) tries.push_back({one});
+      for (const auto& one : preferred) tries.push_back(one);
       tries.push_back(allowed);
     }
-    Result<std::string> chosen = fail(Code::Exhausted, "no pool");
+    Result<api::PoolAndClass> chosen = fail(Code::Exhausted, "no pool");
     for (const auto& one : tries)
-      if (chosen = api::choose_pool(pools, {.size = spec.size, .klass = spec.klass, .pools = one, .node = {}}, clock_.now()); chosen) break;
+      if (chosen = api::choose_pool_and_class(pools, {.size = spec.size, .klass = spec.klass, .pools = one, .node = {}}, parameters.engine(), clock_.now()); chosen) break;
     // Which pool there is may be another at the next try; none is no fault of the request.
     if (!chosen) return refuse(chosen.error().code == Code::Unavailable ? StatusCode::UNAVAILABLE : StatusCode::RESOURCE_EXHAUSTED, chosen.error().message);
-    spec.pool = *chosen;
+    spec.pool = chosen->pool, spec.klass = chosen->klass;
     Json object = api::new_volume(name, spec);
     name_it(object, request->name());
     for (const auto& [key, value] : parameters.tags) object.child("spec").child("tags").set(key, value);
@@ -350,15 +355,22 @@ Status ControllerService::GetCapacity(Context*, const wire::GetCapacityRequest* 
     if (!check_capability(one).ok()) return response->set_available_capacity(0), Status::OK;
   auto list = api_.list(api::kVolumePools, "");
   if (!list) return status_of(list.error());
-  const auto& segments = request->accessible_topology().segments();
-  const auto wanted = segments.find(api::kPoolLabel);
+  std::vector<std::string> wanted;
+  read_segments(request->accessible_topology(), wanted);
+  const bool anywhere = request->accessible_topology().segments().empty();
   std::int64_t left = 0, largest = 0;
-  for (const Json& one : list->items) {
-    const auto pool = api::read_pool(one);
-    if ((wanted != segments.end() && wanted->second != pool.name) || (!parameters.pool.empty() && parameters.pool != pool.name)) continue;
-    if (!pool.heard || clock_.now() - *pool.heard > api::kPoolSilence) continue;  // what is not known is not offered
-    left += pool.left();
-    largest = std::max(largest, pool.left());
+  for (const std::string& klass : parameters.klass.empty() ? api::meant_classes(parameters.engine()) : std::vector{parameters.klass}) {
+    bool any = false;
+    for (const Json& one : list->items) {
+      const auto pool = api::read_pool(one);
+      if ((!anywhere && std::find(wanted.begin(), wanted.end(), pool.name) == wanted.end()) || (!parameters.pool.empty() && parameters.pool != pool.name)) continue;
+      if (std::find(pool.classes.begin(), pool.classes.end(), klass) == pool.classes.end()) continue;
+      any = true;
+      if (!pool.heard || clock_.now() - *pool.heard > api::kPoolSilence) continue;  // what is not known is not offered
+      left += pool.left();
+      largest = std::max(largest, pool.left());
+    }
+    if (any) break;
   }
   response->set_available_capacity(left);
   response->mutable_maximum_volume_size()->set_value(std::min(largest, api::kMostVolume));

@@ -34,9 +34,12 @@ Status check_path(const std::string& path, const char* field) {
   return done ? Status::OK : invalid(fmt::format("{}: {}", field, done.error().message));
 }
 
-// The device that shows it, on this machine.
-Status attached(const std::string& id, Device& out) {
-  auto found = device_of(id);
+// The device that shows it, on this machine: that which is mounted there already, else as the publish context tells.
+template <class Request>
+Status attached(const Request& request, const std::optional<MountEntry>& mounted, Device& out) {
+  const std::string& id = request.volume_id();
+  const auto told = request.publish_context().find("device");
+  auto found = device_of(id, told == request.publish_context().end() ? std::string() : told->second, mounted ? &*mounted : nullptr);
   if (!found && found.error().code == Code::NotFound) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("volume {} is not attached to this node's machine", id));
   if (!found) return status_of(found.error());
   out = std::move(*found);
@@ -70,10 +73,12 @@ Status NodeService::NodeStageVolume(Context*, const wire::NodeStageVolumeRequest
   const auto turn = busy_.take(id);
   if (!turn) return busy(id);
   Device device;
-  if (auto status = attached(id, device); !status.ok()) return status;
+  const auto before = mounts();
+  if (!before) return status_of(before.error());
+  if (auto status = attached(*request, mount_at(*before, place), device); !status.ok()) return status;
   if (request->volume_capability().has_block()) return Status::OK;  // the file of the device is made where it is published
   const auto& mount = request->volume_capability().mount();
-  const auto done = stage({.volume = id, .place = place, .type = mount.fs_type(), .flags = {mount.mount_flags().begin(), mount.mount_flags().end()}, .read_only = is_read_only(request->volume_capability())});
+  const auto done = stage({.volume = id, .place = place, .type = mount.fs_type(), .flags = {mount.mount_flags().begin(), mount.mount_flags().end()}, .read_only = is_read_only(request->volume_capability()), .device = device.path});
   return done ? Status::OK : done.error().code == Code::Conflict ? refuse(StatusCode::FAILED_PRECONDITION, done.error().message) : status_of(done.error());
 }
 
@@ -98,12 +103,12 @@ Status NodeService::NodePublishVolume(Context*, const wire::NodePublishVolumeReq
   if (auto status = check_capability(request->volume_capability()); !status.ok()) return status;
   const auto turn = busy_.take(id);
   if (!turn) return busy(id);
-  Device device;
-  if (auto status = attached(id, device); !status.ok()) return status;
-  const bool block = request->volume_capability().has_block();
-  const bool read_only = request->readonly() || device.read_only || is_read_only(request->volume_capability());
   const auto all = mounts();
   if (!all) return status_of(all.error());
+  Device device;
+  if (auto status = attached(*request, mount_at(*all, staging), device); !status.ok()) return status;
+  const bool block = request->volume_capability().has_block();
+  const bool read_only = request->readonly() || device.read_only || is_read_only(request->volume_capability());
   if (const auto there = mount_at(*all, place)) {
     if (!shows(*there, device)) return refuse(StatusCode::INTERNAL, fmt::format("something else is mounted at {}", place));
     if (there->read_only != read_only && !block) return refuse(StatusCode::ALREADY_EXISTS, fmt::format("volume {} is at {} {}", id, place, there->read_only ? "read-only" : "for writing"));
@@ -150,11 +155,11 @@ Status NodeService::NodeGetVolumeStats(Context*, const wire::NodeGetVolumeStatsR
   if (auto done = check_place(place); !done) return refuse(StatusCode::NOT_FOUND, fmt::format("volume_path: {}", done.error().message));
   struct stat about {};
   if (::lstat(place.c_str(), &about) != 0) return refuse(StatusCode::NOT_FOUND, fmt::format("volume {} is not at {}", id, place));
-  auto device = device_of(id);
-  if (!device) return device.error().code == Code::NotFound ? refuse(StatusCode::NOT_FOUND, device.error().message) : status_of(device.error());
   const auto all = mounts();
   if (!all) return status_of(all.error());
   const auto there = mount_at(*all, place);
+  const auto device = device_of(id, "", there ? &*there : nullptr);
+  if (!device) return device.error().code == Code::NotFound ? refuse(StatusCode::NOT_FOUND, device.error().message) : status_of(device.error());
   if (!there || !shows(*there, *device)) return refuse(StatusCode::NOT_FOUND, fmt::format("volume {} is not at {}", id, place));
   *response->mutable_volume_condition() = fine();
   if (S_ISBLK(about.st_mode)) {
@@ -195,11 +200,11 @@ Status NodeService::NodeExpandVolume(Context*, const wire::NodeExpandVolumeReque
   if (auto done = check_place(place); !done) return refuse(StatusCode::NOT_FOUND, fmt::format("volume_path: {}", done.error().message));
   const auto turn = busy_.take(id);
   if (!turn) return busy(id);
-  auto device = device_of(id);
-  if (!device) return device.error().code == Code::NotFound ? refuse(StatusCode::NOT_FOUND, device.error().message) : status_of(device.error());
   const auto all = mounts();
   if (!all) return status_of(all.error());
   const auto there = mount_at(*all, place);
+  const auto device = device_of(id, "", there ? &*there : nullptr);
+  if (!device) return device.error().code == Code::NotFound ? refuse(StatusCode::NOT_FOUND, device.error().message) : status_of(device.error());
   if (!there || !shows(*there, *device)) return refuse(StatusCode::NOT_FOUND, fmt::format("volume {} is not at {}", id, place));
   const auto size = device_size(*device);
   if (!size) return status_of(size.error());
@@ -224,7 +229,11 @@ Status NodeService::NodeGetCapabilities(Context*, const wire::NodeGetCapabilitie
 Status NodeService::NodeGetInfo(Context*, const wire::NodeGetInfoRequest*, wire::NodeGetInfoResponse* response) {
   response->set_node_id(options_.node);
   response->set_max_volumes_per_node(options_.most_volumes);
-  if (!options_.pool.empty()) (*response->mutable_accessible_topology()->mutable_segments())[api::kPoolLabel] = options_.pool;
+  if (options_.pools.empty()) return Status::OK;
+  auto& segments = *response->mutable_accessible_topology()->mutable_segments();
+  segments[api::kPoolLabel] = options_.pools.front();
+  for (const std::string& pool : options_.pools)
+    if (pool != options_.pools.front()) segments[api::kFurtherPool + pool] = "true";
   return Status::OK;
 }
 

@@ -2,6 +2,7 @@
 // The Node service: a volume that is attached becomes a mount, or a device file, at the place that is asked for. What is there is read from the kernel each time; docs/design/071-csi.md.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "csi/busy.h"
 #include "csi/csi.grpc.pb.h"
@@ -11,7 +12,7 @@ namespace fairlead::csi {
 
 struct NodeOptions {
   std::string node;              // the Node's name
-  std::string pool;              // that this node reaches; empty: none, and it tells no topology
+  std::vector<std::string> pools;  // that this node reaches; none: it tells no topology
   std::int64_t most_volumes = 128;
 };
 

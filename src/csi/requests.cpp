@@ -118,7 +118,7 @@ Status read_parameters(const Map& parameters, Parameters& out) {
       if (const std::string name = key.substr(19); name == "pvc/name" || name == "pvc/namespace" || name == "pv/name") out.tags[name] = value.substr(0, 256);
     } else return invalid(fmt::format("parameters: there is no \"{}\"; class, pool, encrypted, key, iops and throughput are what there is", key.substr(0, 60)));
   }
-  if (!api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} are what there is", out.klass.substr(0, 40), api::kVolumeClasses));
+  if (!out.klass.empty() && !api::is_volume_class(out.klass)) return invalid(fmt::format("parameters: there is no class \"{}\"; {} are what there is", out.klass.substr(0, 40), api::kVolumeClasses));
   if (!wrong.empty()) return invalid("parameters: " + wrong);
   if (auto status = limits_fit(out, "parameters"); !status.ok()) return status;
   if (out.encrypted && out.klass == api::kLocalFast) return invalid(fmt::format("parameters: encrypted: it is of class {}", api::kLocalManaged));
@@ -136,16 +136,27 @@ Status read_mutable(const Map& parameters, Parameters& out) {
   return out.tags.size() > 40 ? invalid("mutable_parameters: 40 tags at most") : Status::OK;
 }
 
-Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed) {
-  const auto read = [](const auto& list, std::vector<std::string>& out) {
-    for (const wire::Topology& one : list)
-      if (const auto found = one.segments().find(api::kPoolLabel); found != one.segments().end() && std::find(out.begin(), out.end(), found->second) == out.end()) out.push_back(found->second);
+void read_segments(const wire::Topology& topology, std::vector<std::string>& pools) {
+  const std::map<std::string, std::string> segments(topology.segments().begin(), topology.segments().end());
+  const auto add = [&](const std::string& pool) {
+    if (std::find(pools.begin(), pools.end(), pool) == pools.end()) pools.push_back(pool);
   };
-  read(requirement.requisite(), allowed);
-  read(requirement.preferred(), preferred);
+  if (const auto first = segments.find(api::kPoolLabel); first != segments.end()) add(first->second);
+  for (const auto& [key, value] : segments)
+    if (key.starts_with(api::kFurtherPool) && value == "true") add(key.substr(std::string_view(api::kFurtherPool).size()));
+}
+
+Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::vector<std::string>>& preferred, std::vector<std::string>& allowed) {
+  for (const wire::Topology& one : requirement.requisite()) read_segments(one, allowed);
   if (allowed.empty() && requirement.requisite_size() > 0) return refuse(StatusCode::RESOURCE_EXHAUSTED, fmt::format("accessibility_requirements: none of them names a pool ({})", api::kPoolLabel));
-  if (allowed.empty()) allowed = preferred;
-  std::erase_if(preferred, [&](const std::string& one) { return std::find(allowed.begin(), allowed.end(), one) == allowed.end(); });
+  const bool any = allowed.empty();
+  for (const wire::Topology& one : requirement.preferred()) {
+    std::vector<std::string> pools;
+    read_segments(one, pools);
+    if (any) read_segments(one, allowed);
+    std::erase_if(pools, [&](const std::string& pool) { return std::find(allowed.begin(), allowed.end(), pool) == allowed.end(); });
+    if (!pools.empty()) preferred.push_back(std::move(pools));
+  }
   return Status::OK;
 }
 

@@ -43,11 +43,12 @@ bool is_for_many(const wire::VolumeCapability& capability);                     
 Status choose_size(const wire::CapacityRange* range, std::int64_t least, std::int64_t& size);
 
 struct Parameters {
-  std::string klass = api::kLocalFast, pool;
+  std::string klass, pool;                       // klass: empty: what pools have (api::meant_classes)
   std::map<std::string, std::string> tags;
   bool encrypted = false;
   std::string key;
-  std::optional<std::int64_t> iops, throughput;  // of class local-managed; throughput: bytes a second
+  std::optional<std::int64_t> iops, throughput;  // of a class with engines; throughput: bytes a second
+  bool engine() const { return encrypted || iops.value_or(0) > 0 || throughput.value_or(0) > 0; }
 };
 using Map = google::protobuf::Map<std::string, std::string>;
 Status read_parameters(const Map& parameters, Parameters& out);
@@ -55,8 +56,10 @@ Status read_parameters(const Map& parameters, Parameters& out);
 // of `out.klass`; what is not named stays as it is in `out`.
 Status read_mutable(const Map& parameters, Parameters& out);
 
-// Pools that a requirement allows, most wanted first. Empty: any. Segments of others are nobody's business here.
-Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::string>& preferred, std::vector<std::string>& allowed);
+// Pools that a topology names, in addition to `pools`: the first one of a node, then its further ones.
+void read_segments(const wire::Topology& topology, std::vector<std::string>& pools);
+// Pools that a requirement allows. Empty: any. preferred: those of each topology together, most wanted first. Segments of others are nobody's business here.
+Status read_topology(const wire::TopologyRequirement& requirement, std::vector<std::vector<std::string>>& preferred, std::vector<std::string>& allowed);
 
 // A page of `names`, sorted: from behind the one in the token. Tokens of others: ABORTED.
 struct Page {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <linux/falloc.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,12 +18,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -38,28 +42,81 @@ constexpr fuse_ino_t kFile = 2;
 constexpr std::size_t kMost = 512 << 10;         // bytes of a request, if the kernel allows as many (fs.fuse.max_pages_limit; 128 KiB before 4.20). 1 MiB reads faster, but 16 of them are more memory than an engine may have, and fewer threads fewer requests at once
 constexpr std::size_t kHeaders = 80;             // before what is written: fuse_in_header and fuse_write_in, 40 bytes each
 constexpr std::size_t kHugePage = 2 << 20;
+constexpr std::size_t kSmall = 64 << 10;         // bytes of a request that a thread carries in its own room
 constexpr int kThreads = 16;
+constexpr int kLarge = 8;                        // requests of more than that at once where rooms are shared: 4 MiB, which is what four of 1 MiB are
+constexpr int kReady = 4;                        // threads that wait for requests, if there are as many: others are woken below that alone
 constexpr unsigned kInFlight = 128;              // asked for at once by the kernel; 12 were its own choice
 constexpr double kForEver = 1e9;                 // seconds: attributes change only when we say so, and a look at the device asks nobody
 constexpr std::uint32_t kDirect = 1 << 0, kParallelWrites = 1 << 6;  // FOPEN_DIRECT_IO; FOPEN_PARALLEL_DIRECT_WRITES, which libfuse 3.14 does not know
 
-// A room for each thread: a request's headers at the end of its first page, so that what is written lies aligned for direct I/O where the kernel puts it, without a copy; what is read, or encrypted, takes its place.
+// Whether a request, as it was received, can be carried in a small room.
+bool is_small(const char* request, std::size_t size) {
+  fuse_in_header header{};
+  fuse_read_in read{};
+  if (size > kHeaders + kSmall || size < sizeof header) return false;
+  std::memcpy(&header, request, sizeof header);
+  if (header.opcode != FUSE_READ) return true;
+  std::memcpy(&read, request + sizeof header, std::min(sizeof read, size - sizeof header));
+  return read.size <= kSmall;
+}
+// Rooms for requests: a large one for each thread, in which any request may be received. Or half as many that are shared, and a small one for each thread, to which it takes what fits, so that the large one is free for the next: what is small is copied once more, which is little where it goes over a network.
+// A request's headers are at the end of a room's first page, so that what is written lies aligned for direct I/O where the kernel puts it, without a copy; what is read, or encrypted, takes its place.
 // In huge pages where they are to be had: the kernel looks up and pins each page of a request twice, which in small ones takes as long as to copy it. Had from the start, so that no I/O waits for memory.
 class Rooms {
  public:
-  Rooms() : at_(static_cast<char*>(std::aligned_alloc(kHugePage, kAll))) {
+  explicit Rooms(bool shared) : shared_(shared) {
+    const std::size_t small = shared ? kThreads * kEachSmall : 0, large = shared ? kLarge : kThreads, all = small + large * kEach;
+    at_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, (all + kHugePage - 1) / kHugePage * kHugePage)));
     INVARIANT(at_ != nullptr);
-    (void)::madvise(at_.get(), kAll, MADV_HUGEPAGE);
-    (void)::madvise(at_.get(), kAll, MADV_POPULATE_WRITE);  // Linux 5.14; else it is had as it is used
+    (void)::madvise(at_.get(), all, MADV_HUGEPAGE);  // what is more than whole ones is had in small ones
+    (void)::madvise(at_.get(), all, MADV_POPULATE_WRITE);  // Linux 5.14; else it is had as it is used
+    for (std::size_t i = large; i-- > 0;) free_.push_back(at_.get() + small + i * kEach + Image::kSector);
   }
-  char* data(int thread) const { return at_.get() + static_cast<std::size_t>(thread) * kEach + Image::kSector; }
+  // This thread's, in which a request of that many bytes can be carried; nothing: it is to be carried where it is.
+  char* small(int thread, const char* request, std::size_t size) const { return shared_ && is_small(request, size) ? at_.get() + static_cast<std::size_t>(thread) * kEachSmall + Image::kSector : nullptr; }
+  // A large one, to wait for a request in; nothing: it is over.
+  char* take() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    given_.wait(lock, [&] { return over_ || !free_.empty(); });
+    --waiting_;
+    if (over_) return nullptr;
+    char* const out = free_.back();
+    free_.pop_back();
+    ++receiving_;
+    return out;
+  }
+  // A request has come into a large one, which is free again, or kept (nullptr).
+  void received(char* large) {
+    const std::lock_guard lock(mutex_);
+    --receiving_;
+    if (large != nullptr) free_.push_back(large);
+    if (receiving_ < kReady && waiting_ > 0 && !free_.empty()) given_.notify_one();
+  }
+  // What was kept is waited in again.
+  void again() {
+    const std::lock_guard lock(mutex_);
+    ++receiving_;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    given_.notify_all();
+  }
 
  private:
-  static constexpr std::size_t kEach = Image::kSector + kMost, kAll = (kThreads * kEach + kHugePage - 1) / kHugePage * kHugePage;
+  static constexpr std::size_t kEach = Image::kSector + kMost, kEachSmall = Image::kSector + kSmall;
   struct Free { void operator()(char* at) const { std::free(at); } };
-  const std::unique_ptr<char, Free> at_;
+  const bool shared_;
+  std::unique_ptr<char, Free> at_;
+  std::mutex mutex_;
+  std::condition_variable given_;
+  std::vector<char*> free_;
+  int receiving_ = 0, waiting_ = 0;
+  bool over_ = false;
 };
-thread_local char* room = nullptr;  // this thread's, kMost bytes
+thread_local char* room = nullptr;  // of the request that this thread carries
 
 struct Disk {
   Image& image;
@@ -187,17 +244,25 @@ class Control {
 
  private:
   Control(Disk& disk, Fd fd, std::string mounted) : disk_(disk), fd_(std::move(fd)), mounted_(std::move(mounted)) {}
+  // The kernel knows the size that it was told once, and an answer with a new one it drops where a write has ended since it asked (fuse_change_attributes, attr_version): reads of the new part would find the end of the file, for ever. A byte that is put there by us is counted at once (fuse_notify_store); its page is dropped with the attributes, so that whoever looks next asks.
+  Result<void> grow() {
+    const auto size = disk_.image.look_again();
+    if (!size) return std::unexpected(size.error());
+    char zero = 0;
+    fuse_bufvec byte FUSE_BUFVEC_INIT(1);
+    byte.buf[0].mem = &zero;
+    int error = *size > 0 ? fuse_lowlevel_notify_store(disk_.session, kFile, *size - 1, &byte, FUSE_BUF_NO_SPLICE) : 0;
+    if (error == 0) error = fuse_lowlevel_notify_inval_inode(disk_.session, kFile, std::max<std::int64_t>(*size - Image::kSector, 0), 0);
+    return error != 0 && error != -ENOENT ? Result<void>(fail_errno(-error, "tell the kernel of the new size")) : Result<void>();
+  }
   Result<blocks::DiskStatus> carry_out(const blocks::DiskRequest& request) {
     using Do = blocks::DiskRequest::Do;
     if (request.what == Do::Limit) {
       disk_.limiter.set(request.limits);
       log_info("limits", {{"iops", std::to_string(request.limits.iops)}, {"bytes_per_second", std::to_string(request.limits.bytes_per_second)}});
     }
-    if (request.what == Do::Grow) {
-      if (auto size = disk_.image.look_again(); !size) return std::unexpected(std::move(size.error()));
-      // The kernel knows the size that it was told once; whoever looks next is told anew.
-      if (const int error = fuse_lowlevel_notify_inval_inode(disk_.session, kFile, -1, 0); error != 0 && error != -ENOENT) return fail_errno(-error, "tell the kernel of the new size");
-    }
+    if (request.what == Do::Grow)
+      if (auto grown = grow(); !grown) return std::unexpected(std::move(grown.error()));
     // The kernel knows whether it is open, and nobody can open it between the question and the end.
     if (request.what == Do::Stop && ::umount2(mounted_.c_str(), 0) != 0 && errno != EINVAL) return errno == EBUSY ? fail(Code::Conflict, "the volume's device is there still") : fail_errno(errno, "unmount " + mounted_);
     return blocks::DiskStatus{.pid = ::getpid(), .size = disk_.image.size(), .limits = disk_.limiter.limits(), .reads = disk_.reads, .writes = disk_.writes, .read_bytes = disk_.read_bytes, .written_bytes = disk_.written_bytes, .waited_ns = disk_.limiter.waited().count(), .failed = disk_.image.failed()};
@@ -238,21 +303,28 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   struct sigaction wakes {};
   wakes.sa_handler = [](int) {};  // a read that waits is broken off
   ::sigaction(SIGUSR1, &wakes, nullptr);
-  const Rooms rooms;
+  Rooms rooms(image.is_remote());
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] {
-      room = rooms.data(i);
-      fuse_buf received{};
-      received.mem = room - kHeaders;
-      while (fuse_session_exited(disk.session) == 0) {
+      char* large = rooms.take();
+      while (large != nullptr && fuse_session_exited(disk.session) == 0) {
         // Not by libfuse, which asks for as much as it can ever get: batches of what is forgotten would be as long.
-        const ssize_t got = ::read(fuse_session_fd(disk.session), received.mem, kHeaders + kMost);
+        const ssize_t got = ::read(fuse_session_fd(disk.session), large - kHeaders, kHeaders + kMost);
         if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;  // ENOENT: the request was broken off
         if (got <= 0) break;  // it is unmounted
+        char* const small = rooms.small(i, large - kHeaders, static_cast<std::size_t>(got));
+        room = small != nullptr ? small : large;
+        if (small != nullptr) std::memcpy(small - kHeaders, large - kHeaders, static_cast<std::size_t>(got));
+        rooms.received(small != nullptr ? large : nullptr);
+        fuse_buf received{};
+        received.mem = room - kHeaders;
         received.size = static_cast<std::size_t>(got);
         fuse_session_process_buf(disk.session, &received);
+        if (small != nullptr) large = rooms.take();
+        else rooms.again();
       }
+      rooms.end();
       ended = true;
       --running;
     });
@@ -265,6 +337,7 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   if (!control) (void)::umount2(mounted.c_str(), MNT_DETACH);
   // It is unmounted here; a mount namespace that was copied meanwhile may have it still, which nobody can have open there. Threads that wait for requests of it are woken until they see that it is over.
   fuse_session_exit(disk.session);
+  rooms.end();
   for (const timespec moment{.tv_sec = 0, .tv_nsec = 5'000'000}; running > 0; ::nanosleep(&moment, nullptr))
     for (std::thread& one : threads) ::pthread_kill(one.native_handle(), SIGUSR1);
   for (std::thread& one : threads) one.join();

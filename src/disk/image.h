@@ -21,6 +21,7 @@ class Image {
 
   std::int64_t size() const { return size_; }
   bool read_only() const { return read_only_; }
+  bool is_remote() const { return medium_->is_remote(); }
   bool failed() const { return failed_; }
   Result<std::int64_t> look_again();  // at the size, which others raise
   int read(char* into, std::size_t size, std::int64_t at);

@@ -15,6 +15,7 @@ class Medium {
  public:
   virtual ~Medium() = default;
   virtual std::string name() const = 0;                // for messages
+  virtual bool is_remote() const { return false; }     // over a network, whose client needs memory, too
   virtual Result<std::int64_t> size() = 0;             // bytes, as it is now
   virtual int read(char* into, std::size_t size, std::int64_t at) = 0;
   virtual int write(const char* from, std::size_t size, std::int64_t at) = 0;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "hyperpod/cluster_requests.h"
 #include "hyperpod/eks.h"
+#include "hyperpod/key_policy.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 #include "hyperpod/plan_view.h"
@@ -108,6 +109,21 @@ Answer<void> check_scripts(const Sources& sources, const Call& call, const Json&
   return {};
 }
 
+// Volumes are made and attached in the caller's name, as in AWS ("Customer managed AWS KMS key encryption for SageMaker HyperPod"): who makes the cluster needs what EC2's calls need of the key.
+Answer<void> check_volume_keys(const Sources& sources, const Call& call, const Json& input) {
+  for (const Json& group : input["InstanceGroups"].items())
+    for (const Json& config : group["InstanceStorageConfigs"].items()) {
+      const std::string& asked = config["EbsVolumeConfig"]["VolumeKmsKeyId"].string();
+      if (asked.empty() || config["EbsVolumeConfig"]["RootVolume"].boolean()) continue;
+      const auto key = find_key(sources.api, call.site, asked);
+      if (!key) return invalid(fmt::format("InstanceStorageConfigs of group {}: VolumeKmsKeyId: {}", group["InstanceGroupName"].string(), key.error().message));
+      if (auto done = allow_new_volume(call, *key); !done) return done;
+      if (auto done = allow_attach(call, *key, ""); !done) return done;
+      if (const std::string closed = api::why_closed(key->key); !closed.empty()) return invalid(fmt::format("InstanceStorageConfigs of group {}: {}", group["InstanceGroupName"].string(), closed));
+    }
+  return {};
+}
+
 // Whether clusters can be made on this Kubernetes at all; what is merely not known is told in the log.
 Answer<void> check_kubernetes(const Sources& sources, const Json& input) {
   if (input["Orchestrator"]["Eks"].is_null()) return {};
@@ -173,6 +189,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   if (auto done = settle_strategy(object.child("spec"), input); !done) return std::unexpected(done.error());
   if (auto done = settle_roles(object.child("spec"), sources.read_object); !done) return std::unexpected(done.error());
   if (auto done = check_object(object); !done) return std::unexpected(done.error());
+  if (auto done = check_volume_keys(sources, call, input); !done) return std::unexpected(done.error());
   if (auto done = check_kubernetes(sources, input); !done) return std::unexpected(done.error());
   return object;
 }
@@ -231,6 +248,8 @@ Answer<void> apply_update(const Sources& sources, Json& cluster, const Json& inp
     // What a volume holds would not fit any more.
     const auto size_of = [](const Json& of) { return of["instanceStorageConfigs"].items().empty() ? 0 : of["instanceStorageConfigs"].items()[0]["ebsVolumeConfig"]["volumeSizeInGB"].integer(); };
     if (group.has("instanceStorageConfigs") && size_of(group) < size_of(*there)) return invalid(fmt::format("InstanceStorageConfigs of group {}: a volume does not shrink (it has {} GiB); make another group", name, size_of(*there)));
+    const auto key_of = [](const Json& of) { return of["instanceStorageConfigs"].items().empty() ? std::string() : of["instanceStorageConfigs"].items()[0]["ebsVolumeConfig"]["volumeKmsKeyId"].string(); };
+    if (group.has("instanceStorageConfigs") && there->has("instanceStorageConfigs") && key_of(group) != key_of(*there)) return invalid(fmt::format("InstanceStorageConfigs of group {}: VolumeKmsKeyId does not change (volumes would have to be written anew); make another group", name));
     api::keep_of_group(group, *there);
     *there = std::move(group);
   }
@@ -257,6 +276,7 @@ Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json
   if (auto done = check_roles(sources, call, input, cluster_arn(call.site, cluster)); !done) return done;
   if (auto done = check_scripts(sources, call, input); !done) return done;
   if (auto done = check_plans(sources, call, "UpdateCluster", input, cluster); !done) return done;
+  if (auto done = check_volume_keys(sources, call, input); !done) return done;
   if (auto done = check_drift(sources, cluster, input); !done) return done;
   return apply_update(sources, cluster, input);
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "api/instance_types.h"
+#include "api/volume_key.h"
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -292,7 +293,8 @@ TEST_F(MadeClusters, OfKubernetesHaveVolumes) {
   const auto create = [&](Json configs) {
     return call("CreateCluster", Json::object({{"ClusterName", "k"}, {"NodeProvisioningMode", "Continuous"}, {"Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"}})}})}, {"VpcConfig", Json::object({{"SecurityGroupIds", Json::array({Json("sg-12345678")})}, {"Subnets", Json::array({Json("subnet-12345678")})}})}, {"InstanceGroups", Json::array({workers(std::move(configs))})}}));
   };
-  for (const auto& [configs, says] : {std::pair(volume(Json::object({{"VolumeSizeInGB", 10}, {"VolumeKmsKeyId", "alias/mine"}})), "volumeKmsKeyId is not served yet"),
+  for (const auto& [configs, says] : {std::pair(volume(Json::object({{"VolumeSizeInGB", 10}, {"VolumeKmsKeyId", "alias/mine"}})), "InstanceStorageConfigs of group workers: VolumeKmsKeyId: Alias arn:aws:kms:fairlead-1:111122223333:alias/mine is not found"),
+                                      std::pair(volume(Json::object({{"VolumeSizeInGB", 10}, {"VolumeKmsKeyId", ""}})), "volumeKmsKeyId names no key"),
                                       std::pair(volume(Json::object({{"RootVolume", true}, {"VolumeKmsKeyId", "alias/mine"}})), "rootVolume is not served: the root of a machine is its own"),
                                       std::pair(volume(Json::object()), "volumeSizeInGB is a whole number from 1 to 16384"),
                                       std::pair(Json::array({sized(1).items()[0], sized(2).items()[0]}), "one volume beside the root is served"),
@@ -312,6 +314,31 @@ TEST_F(MadeClusters, OfKubernetesHaveVolumes) {
   EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_gib, 500) << "what is not said stays";
   ASSERT_EQ(update(workers(sized(600))).status, 200);
   EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_gib, 600);
+}
+
+TEST_F(MadeClusters, KeysOfVolumesAreAskedForInTheCallersName) {
+  const auto made = site.api.create(api::kVolumeKeys, *kube::parse_json(R"({"metadata": {"name": "mine"}, "spec": {"aliases": ["alias/mine"]}})"));
+  ASSERT_TRUE(made);
+  const auto config = [](const char* key) { return Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}, {"VolumeKmsKeyId", key}})}})}); };
+  const auto workers = [&](const char* key, int count = 1) { return Json::array({Json::object({{"InstanceGroupName", "workers"}, {"InstanceType", "ml.g5.xlarge"}, {"InstanceCount", count}, {"ExecutionRole", role}, {"InstanceStorageConfigs", config(key)}})}); };
+  const Json input = Json::object({{"ClusterName", "k"}, {"NodeProvisioningMode", "Continuous"}, {"Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"}})}})}, {"VpcConfig", Json::object({{"SecurityGroupIds", Json::array({Json("sg-12345678")})}, {"Subnets", Json::array({Json("subnet-12345678")})}})}, {"InstanceGroups", workers("alias/mine")}});
+  const auto user = [&](const char* name, const std::string& kms) { return site.user(name, {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["sagemaker:*", "iam:PassRole"], "Resource": "*"})" + kms + "]}"}); };
+  EXPECT_THAT(site.call(user("eve", ""), "CreateCluster", input).message, HasSubstr("kms:GenerateDataKeyWithoutPlaintext"));
+  EXPECT_THAT(site.call(user("bob", R"(, {"Effect": "Allow", "Action": ["kms:GenerateDataKeyWithoutPlaintext", "kms:DescribeKey"], "Resource": "*"})"), "CreateCluster", input).message, HasSubstr("kms:CreateGrant"));
+  Json key = site.api.get(api::kVolumeKeys, {"", "mine"}).value();
+  key.child("spec").set("enabled", false);
+  key = site.api.update(api::kVolumeKeys, key).value();
+  EXPECT_THAT(call("CreateCluster", input).message, HasSubstr("InstanceStorageConfigs of group workers: key mine is disabled"));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+  key.child("spec").set("enabled", true);
+  ASSERT_TRUE(site.api.update(api::kVolumeKeys, key));
+  const auto cal = user("cal", R"(, {"Effect": "Allow", "Action": "kms:GenerateDataKeyWithoutPlaintext", "Resource": "*"}, {"Effect": "Allow", "Action": ["kms:DescribeKey", "kms:CreateGrant"], "Resource": "*", "Condition": {"StringEquals": {"kms:ViaService": "ec2.fairlead-1.amazonaws.com"}}})");
+  ASSERT_EQ(site.call(cal, "CreateCluster", input).status, 200);
+  EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_key, "alias/mine");
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "k"}})).json["InstanceGroups"].items()[0]["InstanceStorageConfigs"], config("alias/mine"));
+  const auto update = [&](Json groups) { return call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", std::move(groups)}})); };
+  EXPECT_THAT(update(workers("alias/aws/ebs")).message, HasSubstr("VolumeKmsKeyId does not change"));
+  EXPECT_EQ(update(workers("alias/mine", 2)).status, 200);
 }
 
 TEST_F(MadeClusters, OfAKubernetesThatCannotHaveThemAreRefusedBeforeAnythingIsMade) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <optional>
 
+#include "api/instance_volume.h"
 #include "api/volume.h"
 #include "base/encoding.h"
 #include "base/units.h"
@@ -481,7 +482,7 @@ class Ec2 {
       const auto of = std::find_if(instances.begin(), instances.end(), [&](const Json& instance) { return instance["status"]["node"].string() == node; });
       const std::string holder = of == instances.end() ? node : fmt::format("{}-{}", arn_of(call_.site, "cluster", entity_id((*of)["spec"]["clusterUid"].string())), kube::name_of(*of));
       attached += "<item>" + element("volumeId", id) + element("associatedResource", holder) + element("device", one["spec"]["deviceName"].string_or(one["status"]["device"].string())) +
-                  element("status", kube::deleting(one) ? "detaching" : one["status"]["phase"].string() == "Attached" ? "attached" : "attaching") + element("attachTime", one["metadata"]["creationTimestamp"].string()) + element("deleteOnTermination", "false") + "</item>";
+                  element("status", kube::deleting(one) ? "detaching" : one["status"]["phase"].string() == "Attached" ? "attached" : "attaching") + element("attachTime", one["metadata"]["creationTimestamp"].string()) + element("deleteOnTermination", one["metadata"]["labels"].has(api::kInstanceVolume) ? "true" : "false") + "</item>";
     }
     return element("volumeId", id) + element("size", gib_of(size_of(volume))) + element("snapshotId", source_snapshot(volume)) + element("availabilityZone", volume["spec"]["pool"].string()) + element("status", volume_status(volume)) +
            element("createTime", volume["metadata"]["creationTimestamp"].string()) + "<attachmentSet>" + attached + "</attachmentSet>" + tags_xml(volume) + limits_xml(volume, "iops", "throughput") + element("volumeType", type_of(volume)) + element("encrypted", is_encrypted(volume) ? "true" : "false") + key_xml(is_encrypted(volume), volume["status"]["key"].string_or(volume["spec"]["key"].string())) + element("multiAttachEnabled", "false");

@@ -73,19 +73,16 @@ Answer<FoundKey> find_key(kube::KubeApi& api, const Site& site, const std::strin
     if (wanted.starts_with("key/")) wanted.erase(0, 4);
     else if (!wanted.starts_with("alias/")) return no_key(site, asked);
   }
-  const bool by_alias = wanted.starts_with("alias/");
   auto all = all_keys(api);
   if (!all) return std::unexpected(all.error());
-  std::optional<FoundKey> found;
-  for (FoundKey& one : *all) {
-    const bool is = by_alias ? std::find(one.key.aliases.begin(), one.key.aliases.end(), wanted) != one.key.aliases.end() : api::key_id(one.key.name) == wanted;
-    if (!is) continue;
-    // Which of them is meant is nobody's guess.
-    if (found) return refuse("NotFoundException", fmt::format("{} and {} both have alias {}", found->key.name, one.key.name, cut(wanted, 256)));
-    found = std::move(one);
-  }
-  if (!found) return no_key(site, asked);
-  if (by_alias) found->alias = wanted;
+  std::vector<api::VolumeKey> keys;
+  for (const FoundKey& one : *all) keys.push_back(one.key);
+  const auto meant = api::key_called(keys, wanted);
+  // Of several which is meant is nobody's guess.
+  if (!meant) return meant.error().code == Code::Conflict ? refuse("NotFoundException", meant.error().message) : no_key(site, asked);
+  const auto found = std::find_if(all->begin(), all->end(), [&](const FoundKey& one) { return one.key.name == meant->name; });
+  if (found == all->end()) return no_key(site, asked);
+  if (wanted.starts_with("alias/")) found->alias = wanted;
   return std::move(*found);
 }
 

@@ -11,7 +11,7 @@
 
 namespace fairlead::hyperpod {
 
-inline constexpr const char* kServiceAlias = "alias/aws/ebs";  // of the site's own key
+using api::kServiceAlias;
 
 struct FoundKey {
   api::VolumeKey key;

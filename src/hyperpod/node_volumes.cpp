@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "api/instance_volume.h"
 #include "api/volume.h"
 #include "hyperpod/key_policy.h"
 #include "hyperpod/made_cluster.h"
@@ -134,6 +135,7 @@ Answer<Json> detach(const Sources& sources, const Call& call, const Json& input)
   if (!there && there.error().code != Code::NotFound) return std::unexpected(aws_error(there.error(), kDetach));
   if (!there) return ec2_error("InvalidAttachment.NotFound", fmt::format("Volume {} is not attached to node {}", input["VolumeId"].string(), input["NodeId"].string()));
   if ((*there)["metadata"]["labels"].has(api::kForPods)) return ec2_error("IncorrectState", fmt::format("Volume {} is attached for pods of node {}: it is detached when they have ended", input["VolumeId"].string(), input["NodeId"].string()));
+  if ((*there)["metadata"]["labels"].has(api::kInstanceVolume)) return ec2_error("OperationNotPermitted", fmt::format("Volume {} is the instance's own (InstanceStorageConfigs): it goes with node {}", input["VolumeId"].string(), input["NodeId"].string()));
   if (!kube::deleting(*there)) {
     const auto done = sources.api.remove(api::kAttachments, kube::key_of(*there), {.grace_seconds = {}, .uid = kube::uid_of(*there), .resource_version = {}});
     if (!done && done.error().code != Code::NotFound) return std::unexpected(aws_error(done.error(), kDetach));

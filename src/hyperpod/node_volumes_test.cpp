@@ -139,6 +139,14 @@ constexpr const char* key_policy = R"({"Version": "2012-10-17", "Id": "customer-
     "Bool": {"kms:GrantIsForAWSResource": true},
     "ForAllValues:StringEquals": {"kms:GrantOperations": ["Decrypt"]}}}]})";
 
+TEST_F(NodeVolumes, WhatIsTheInstancesOwnStays) {
+  ASSERT_EQ(attach(one).status, 200);
+  Json attachment = site.api.get(api::kAttachments, {"", std::string(volume_id) + ".w1"}).value();
+  attachment.child("metadata").child("labels").set("fairlead.dev/instance-volume", one);
+  ASSERT_TRUE(site.api.update(api::kAttachments, attachment));
+  EXPECT_THAT(detach(one).message, HasSubstr("Ec2ErrCode: OperationNotPermitted. Volume vol-0123456789abcdef0 is the instance's own"));
+}
+
 struct CustomerKey : NodeVolumes {
   void SetUp() override {
     NodeVolumes::SetUp();

@@ -18,7 +18,7 @@ using Fence = std::function<Result<std::int64_t>()>;
 //  update, update_status  without metadata.resourceVersion
 //  patch, apply           that names neither metadata.resourceVersion nor metadata.uid (a JSON patch: no `test` of one of them)
 //  remove                 without both uid and resourceVersion
-//  create                 by generateName: of two creates under one name the second is refused, under made-up names neither is
+//  create                 by generateName, but of a review, of which nothing is kept: of two creates under one name the second is refused, under made-up names neither is
 // Creates carry the epoch as an annotation. Commands (exec) need the fence alone: they must be harmless when late.
 class FencedApi final : public KubeApi {
  public:

@@ -232,6 +232,11 @@ TEST(FencedApi, EveryWriteSaysWhatItWasDecidedOn) {
   EXPECT_TRUE(fenced.post(resources::pods, {"n", "x"}, "eviction", Json::object({{"deleteOptions", Json::object({{"preconditions", Json::object({{"uid", "u"}})}})}})));
   EXPECT_TRUE(fenced.remove(resources::pods, {"n", "x"}, {.uid = "u", .resource_version = "3"}));
   EXPECT_EQ(api.writes, 8);
+  // But a question, of which nothing is kept, and which is as it was asked.
+  EXPECT_FALSE(fenced.create(resources::pods, Json::object({{"metadata", Json::object({{"generateName", "x-"}})}})));
+  const Resource reviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
+  EXPECT_TRUE(fenced.create(reviews, Json::object({{"kind", "SelfSubjectReview"}})));
+  EXPECT_EQ(api.writes, 9);
 }
 
 }  // namespace

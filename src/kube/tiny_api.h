@@ -13,7 +13,7 @@
 
 namespace fairlead::kube {
 
-class TinyApi final : public KubeApi, public Caches {
+class TinyApi : public KubeApi, public Caches {
  public:
   struct View final : Reader {
     std::map<ObjectKey, Json>* objects = nullptr;

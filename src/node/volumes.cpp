@@ -146,12 +146,13 @@ const Json* volume_named(const Json& pod, const std::string& name) {
 }
 
 // Unavailable: it is not, or that cannot be known.
-Result<void> check_attached(const std::string& volume, const Json& pod, const VolumeSources& sources) {
+// Gives the device by which its pool says that it is shown here.
+Result<std::string> check_attached(const std::string& volume, const Json& pod, const VolumeSources& sources) {
   const auto attached = sources.attachment ? sources.attachment(volume) : Result<Json>(fail(Code::Unavailable, "attachments are not known here"));
   if (!attached && attached.error().code != Code::NotFound) return pass(attached.error(), "whether its volume is attached to this node");
   if (!attached || kube::deleting(*attached) || (*attached)["status"]["phase"].string() != "Attached") return fail(Code::Unavailable, fmt::format("volume {} is not attached to this node yet", volume));
   if (const std::string& holder = (*attached)["metadata"]["annotations"][api::kForPod].string(); !holder.empty() && holder != kube::uid_of(pod)) return fail(Code::Unavailable, fmt::format("volume {} uses the ReadWriteOncePod access mode and is already in use by another pod", volume));
-  return {};
+  return (*attached)["status"]["device"].string();
 }
 
 std::int64_t fs_group(const Json& pod) { return pod["spec"]["securityContext"]["fsGroup"].integer(-1); }
@@ -348,15 +349,20 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
   if (!place->volume.empty()) {
     const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", reference["claimName"].string());
     if (place->block) {
-      if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
-      const auto device = blocks::device_of(place->volume);
+      auto attached = check_attached(place->volume, pod, sources);
+      if (!attached) return pass(std::move(attached.error()), doing);
+      const auto device = blocks::device_of(place->volume, *attached, nullptr);
       return device ? Result<void>() : Result<void>(pass(device.error(), doing));
     }
     // Nodes of one machine see one another's devices: that it is there says nothing of whose it is.
-    if (const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false); !mounted || !*mounted)
-      if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
+    std::string told;
+    if (const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false); !mounted || !*mounted) {
+      auto attached = check_attached(place->volume, pod, sources);
+      if (!attached) return pass(std::move(attached.error()), doing);
+      told = std::move(*attached);
+    }
     // Mounted for each pod, at a place of its own: who goes takes his mount with him, and with the last one the device is free.
-    if (auto done = blocks::stage({.volume = place->volume, .place = here, .type = place->file_system, .flags = place->mount_options, .read_only = place->read_only}); !done) return pass(std::move(done.error()), doing);
+    if (auto done = blocks::stage({.volume = place->volume, .place = here, .type = place->file_system, .flags = place->mount_options, .read_only = place->read_only, .device = told}); !done) return pass(std::move(done.error()), doing);
     if (group >= 0 && !place->read_only && !reference["readOnly"].boolean()) return give_claim_to_group(here, group, pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
     return {};
   }
@@ -555,8 +561,9 @@ Result<std::vector<Device>> Volumes::devices(const Json& pod, const Json& contai
     if (!place->block) return fail(Code::Invalid, fmt::format("volume \"{}\" has volumeMode Filesystem, but is specified in volumeDevices: name it in volumeMounts", name));
     const std::string doing = fmt::format("volume \"{}\"", name);
     // Asked anew at each start: nothing is mounted that would have kept it here since the last.
-    if (auto attached = check_attached(place->volume, pod, sources); !attached) return pass(std::move(attached.error()), doing);
-    const auto device = blocks::device_of(place->volume);
+    auto attached = check_attached(place->volume, pod, sources);
+    if (!attached) return pass(std::move(attached.error()), doing);
+    const auto device = blocks::device_of(place->volume, *attached, nullptr);
     if (!device) return pass(device.error(), doing);
     const bool read_only = device->read_only || place->read_only || reference["readOnly"].boolean();
     out.push_back({.path = one["devicePath"].string(), .type = 'b', .major = device->major, .minor = device->minor, .mode = read_only ? 0440U : 0660U, .uid = owner, .gid = group, .permissions = read_only ? "r" : "rw", .volume = place->volume});

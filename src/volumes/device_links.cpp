@@ -19,11 +19,6 @@ namespace {
 constexpr const char* kFolder = "/dev/fairlead";
 std::mutex one_at_a_time;  // the folder comes and goes
 
-bool is_name(const std::string& name) {
-  for (const std::string_view begin : {"/dev/xvd", "/dev/sd"})
-    if (name.starts_with(begin) && name.size() == begin.size() + 1 && name.back() >= 'a' && name.back() <= 'z') return true;
-  return false;
-}
 bool is_device(const std::string& text) { return text.starts_with("/dev/") && text.size() > 5 && text.find('/', 5) == text.npos; }
 std::string path_of(const std::string& volume) { return fmt::format("{}/{}", kFolder, volume); }
 // Relative: they hold in whatever /dev the nodes of this machine have.
@@ -56,10 +51,30 @@ Result<void> remove_link(const std::string& name, const auto& is_ours) {
   return ::unlink(name.c_str()) == 0 || errno == ENOENT ? Result<void>() : Result<void>(fail_errno(errno, "remove " + name));
 }
 
+Result<std::vector<std::string>> all_names(const std::string& volume) {
+  std::vector<std::string> out;
+  for (const std::string_view begin : {"/dev/sd", "/dev/xvd"})
+    for (char letter = 'a'; letter <= 'z'; ++letter) {
+      std::string name = std::string(begin) + letter;
+      const auto now = read_link(name);
+      if (!now) return std::unexpected(now.error());
+      if (*now && **now == text_of(volume)) out.push_back(std::move(name));
+    }
+  return out;
+}
+
+// The device's own link, and the folder if nobody has anything there.
+Result<void> remove_end(const std::string& volume) {
+  (void)::unlink(path_of("." + volume).c_str());  // half made (point)
+  if (auto done = remove_link(path_of(volume), [](const std::string&) { return true; }); !done) return done;
+  ::rmdir(kFolder);
+  return {};
+}
+
 }  // namespace
 
 Result<void> link_device(const std::string& name, const std::string& volume, const std::string& device) {
-  if (!is_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a device: /dev/xvda to /dev/xvdz, /dev/sda to /dev/sdz", name.substr(0, 40)));
+  if (!api::is_device_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a device: /dev/xvda to /dev/xvdz, /dev/sda to /dev/sdz", name.substr(0, 40)));
   if (!api::is_volume_name(volume) || !is_device(device)) return fail(Code::Invalid, fmt::format("volume \"{}\" as {} cannot have a name", volume.substr(0, 64), device.substr(0, 64)));
   const std::lock_guard lock(one_at_a_time);
   if (::mkdir(kFolder, 0755) != 0 && errno != EEXIST) return fail_errno(errno, fmt::format("make {}", kFolder));
@@ -79,13 +94,36 @@ Result<void> link_device(const std::string& name, const std::string& volume, con
 }
 
 Result<void> unlink_device(const std::string& name, const std::string& volume, const std::string& device) {
-  if (!is_name(name) || !api::is_volume_name(volume)) return {};
+  if (!api::is_device_name(name) || !api::is_volume_name(volume)) return {};
   const std::lock_guard lock(one_at_a_time);
   // The name first: while it is there, it leads to the volume or nowhere.
   if (auto done = remove_link(name, [&](const std::string& text) { return text == text_of(volume) || (is_device(device) && text == device.substr(5)); }); !done) return done;
-  if (auto done = remove_link(path_of(volume), [](const std::string&) { return true; }); !done) return done;
-  ::rmdir(kFolder);  // unless others have theirs there
-  return {};
+  const auto others = all_names(volume);
+  if (!others) return std::unexpected(others.error());
+  return others->empty() ? remove_end(volume) : Result<void>();
+}
+
+Result<DeviceNames> device_names(const std::string& volume) {
+  if (!api::is_volume_name(volume)) return DeviceNames();
+  const std::lock_guard lock(one_at_a_time);
+  auto names = all_names(volume);
+  const auto shown = read_link(path_of(volume));
+  if (!names) return std::unexpected(std::move(names.error()));
+  if (!shown) return std::unexpected(shown.error());
+  return DeviceNames{.names = std::move(*names), .device = *shown && (*shown)->starts_with("../") ? "/dev/" + (*shown)->substr(3) : ""};
+}
+
+Result<void> unlink_volume(const std::string& volume, Names names, const std::function<bool(const std::string& device)>& stays) {
+  if (!api::is_volume_name(volume)) return {};
+  const std::lock_guard lock(one_at_a_time);
+  const auto shown = read_link(path_of(volume));
+  if (!shown) return std::unexpected(shown.error());
+  if (*shown && (*shown)->starts_with("../") && stays("/dev/" + (*shown)->substr(3))) return {};
+  const auto all = names == Names::Go ? all_names(volume) : std::vector<std::string>();
+  if (!all) return std::unexpected(all.error());
+  for (const std::string& name : *all)
+    if (auto done = remove_link(name, [&](const std::string& text) { return text == text_of(volume); }); !done) return done;
+  return remove_end(volume);
 }
 
 }  // namespace fairlead::volumes

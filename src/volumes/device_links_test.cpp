@@ -45,6 +45,35 @@ TEST(DeviceLinks, ANameIsOneVolumesAndNobodyElsesIsTouched) {
     ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", "/dev/loop3"));
     ASSERT_TRUE(unlink_device("/dev/xvdg", "vol-2", ""));
     EXPECT_NE(::access("/dev/fairlead", F_OK), 0) << "the folder goes with its last link";
+    // Several names of one volume: each goes alone, and they follow together.
+    for (const char* name : {"/dev/xvdf", "/dev/sdg"}) ASSERT_TRUE(link_device(name, "vol-1", "/dev/loop3"));
+    ASSERT_TRUE(link_device("/dev/xvdh", "vol-2", "/dev/loop4"));
+    EXPECT_EQ(device_names("vol-1")->names, (std::vector<std::string>{"/dev/sdg", "/dev/xvdf"}));
+    EXPECT_EQ(device_names("vol-1")->device, "/dev/loop3");
+    EXPECT_EQ(device_names("vol-3")->device + device_names("..")->device, "");
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "vol-1", ""));
+    EXPECT_EQ(text("/dev/fairlead/vol-1"), "../loop3") << "the other leads there still";
+    ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop3"));
+    ASSERT_EQ(::symlink("../loop3", "/dev/fairlead/.vol-1"), 0) << "as a death in the middle leaves it";
+    std::string asked;
+    ASSERT_TRUE(unlink_volume("vol-1", Names::Go, [&](const std::string& device) { return asked = device, true; }));
+    EXPECT_EQ(asked, "/dev/loop3");
+    EXPECT_EQ(device_names("vol-1")->names.size(), 2u);
+    ASSERT_TRUE(unlink_volume("vol-1", Names::Stay, [](const std::string&) { return false; }));
+    EXPECT_EQ(text("/dev/sdg"), "fairlead/vol-1") << "nobody else has the name meanwhile";
+    EXPECT_EQ(text("/dev/fairlead/vol-1"), "none") << "and it leads nowhere";
+    EXPECT_EQ(link_device("/dev/sdg", "vol-2", "/dev/loop4").error().code, Code::Exists);
+    ASSERT_TRUE(link_device("/dev/sdg", "vol-1", "/dev/loop3"));
+    EXPECT_EQ(device_names("vol-1")->device, "/dev/loop3");
+    ASSERT_TRUE(unlink_volume("vol-1", Names::Go, [](const std::string&) { return false; }));
+    for (const char* name : {"/dev/xvdf", "/dev/sdg", "/dev/fairlead/vol-1", "/dev/fairlead/.vol-1"}) EXPECT_EQ(text(name), "none") << name;
+    EXPECT_EQ(text("/dev/xvdh"), "fairlead/vol-2");
+    // A death after the first link was removed: the names that are left lead nowhere, and go without anybody being asked.
+    ASSERT_EQ(::symlink("fairlead/vol-1", "/dev/sdg"), 0);
+    ASSERT_TRUE(unlink_volume("vol-1", Names::Go, [](const std::string&) { return true; }));
+    EXPECT_EQ(text("/dev/sdg"), "none");
+    ASSERT_TRUE(unlink_volume("vol-2", Names::Go, [](const std::string&) { return false; }));
+    EXPECT_NE(::access("/dev/fairlead", F_OK), 0);
     // Made before names followed their volumes: a link to the device itself.
     ASSERT_EQ(::symlink("loop3", "/dev/xvdf"), 0);
     ASSERT_TRUE(link_device("/dev/xvdf", "vol-1", "/dev/loop3"));

@@ -18,10 +18,10 @@ class FakeMachine final : public Machine {
  public:
   struct World {
     explicit World(FakePool& of) : pool(of) {
-      pool.on_shut_out = [this](const std::string& id) {
-        for (FakeMachine* one : machines) one->shut_out(id);
+      pool.on_shut_out = [this](const std::string& id, std::int64_t generation) {
+        for (FakeMachine* one : machines) one->shut_out({id, generation});
       };
-      pool.held_elsewhere = [this](const std::string& id) { return std::any_of(machines.begin(), machines.end(), [&](const FakeMachine* one) { return one->serves(id); }); };
+      pool.held_elsewhere = [this](const std::string& id, bool read_only) { return std::any_of(machines.begin(), machines.end(), [&](const FakeMachine* one) { return read_only ? one->writes(id) : one->serves(id); }); };
     }
     FakePool& pool;
     std::vector<FakeMachine*> machines;
@@ -30,18 +30,33 @@ class FakeMachine final : public Machine {
   FakeMachine(World& world, std::string host) : world_(world), host_(std::move(host)) { world_.machines.push_back(this); }
 
   std::map<Showing, EngineSeen> engines;
+  std::set<Showing> reading;                                           // of the engines those that only read
   std::set<Showing> out;                                               // shut out
   std::map<std::string, std::pair<Showing, DeviceSeen>> devices;       // by name
   std::function<bool(bool after)> dies;
   std::function<void(const Showing& one)> on_start;                    // of an engine
   bool hangs = false;                                                  // an engine does not answer
+  std::map<std::string, std::string> links;                            // by name: the volume; as /dev/xvdf -> fairlead/VOLUME
+  std::map<std::string, std::string> ends;                             // by volume: the device; as /dev/fairlead/VOLUME -> ../loop3
+  std::set<std::string> foreign;                                       // names that somebody else has
   bool serves(const std::string& id) const {
     return std::any_of(engines.begin(), engines.end(), [&](const auto& one) { return one.first.id == id && !out.contains(one.first); });
   }
-  void reboot() { engines.clear(), devices.clear(), out.clear(); }
-  void shut_out(const std::string& id) {
-    for (auto& [one, engine] : engines)
-      if (one.id == id) out.insert(one), engine.failed = true;
+  bool writes(const std::string& id) const {
+    return std::any_of(engines.begin(), engines.end(), [&](const auto& one) { return one.first.id == id && !out.contains(one.first) && !reading.contains(one.first); });
+  }
+  void reboot() { engines.clear(), devices.clear(), out.clear(), links.clear(), ends.clear(); }
+  // Each name leads to its own volume, or nowhere.
+  void check_links() {
+    for (const auto& [name, volume] : links) {
+      if (foreign.contains(name)) world_.wrong.push_back(name + " was somebody's");
+      const auto end = ends.find(volume);
+      const auto device = end == ends.end() ? devices.end() : devices.find(end->second);
+      if (device != devices.end() && device->second.first.id != volume) world_.wrong.push_back(name + " of " + volume + " leads to " + device->second.first.id);
+    }
+  }
+  void shut_out(const Showing& one) {
+    if (const auto engine = engines.find(one); engine != engines.end()) out.insert(one), engine->second.failed = true;
   }
 
   Result<std::vector<Showing>> there() override {
@@ -66,11 +81,14 @@ class FakeMachine final : public Machine {
     return step([&]() -> Result<void> {
       const Showing one{asked.id, asked.generation};
       const auto may = world_.pool.allowed.find(asked.id);
-      if (may == world_.pool.allowed.end() || may->second != host_ + " " + std::to_string(asked.generation)) return fail(Code::Conflict, "it may not");
-      if (world_.pool.engines.contains(asked.id) || world_.pool.held_elsewhere(asked.id)) return fail(Code::Conflict, "another serves it");
+      if (may == world_.pool.allowed.end() || may->second.read_only != asked.read_only || !may->second.who.contains(host_) || may->second.who.at(host_) != asked.generation) return fail(Code::Conflict, "it may not");
+      const bool here = world_.pool.engines.contains(asked.id) && !(asked.read_only && world_.pool.reading.contains(asked.id));
+      if (here || serves(asked.id) || world_.pool.held_elsewhere(asked.id, asked.read_only)) return fail(Code::Conflict, "another serves it");
       if (on_start) on_start(one);
       engines[one] = {.size = size_of(one), .limits = {.iops = asked.iops, .bytes_per_second = asked.throughput}, .failed = false};
       out.erase(one);
+      if (asked.read_only) reading.insert(one);
+      else reading.erase(one);
       return {};
     });
   }
@@ -91,7 +109,10 @@ class FakeMachine final : public Machine {
   Result<void> attach(const Showing& one, bool) override {
     return step([&]() -> Result<void> {
       if (!engines.contains(one)) return fail(Code::Internal, "nothing serves it");
-      const std::string name = "/dev/loop" + std::to_string(next_device_++);
+      // As the kernel: the first that is free.
+      int number = 0;
+      while (devices.contains("/dev/loop" + std::to_string(number))) ++number;
+      const std::string name = "/dev/loop" + std::to_string(number);
       devices[name] = {one, {.name = name, .size = engines.at(one).size, .used = false}};
       return {};
     });
@@ -108,8 +129,43 @@ class FakeMachine final : public Machine {
       return {};
     });
   }
+  // As device_links.cpp does it, link by link.
+  Result<std::vector<std::string>> names(const Showing& one) override {
+    std::vector<std::string> all;
+    if (!is_of_another(one))
+      for (const auto& [name, volume] : links)
+        if (volume == one.id) all.push_back(name);
+    return all;
+  }
+  Result<void> link(const Showing& one, const std::string& name, const std::string& device) override {
+    if (auto done = step([&]() -> Result<void> { return ends[one.id] = device, Result<void>(); }); !done) return done;
+    return step([&]() -> Result<void> {
+      const auto there = links.find(name);
+      if (foreign.contains(name) || (there != links.end() && there->second != one.id)) return fail(Code::Exists, "there is a " + name + " on this machine already: the volume is " + device);
+      links[name] = one.id;
+      return {};
+    });
+  }
+  Result<void> unlink(const Showing& one, const std::string& name) override {
+    if (const auto there = links.find(name); there != links.end() && there->second == one.id)
+      if (auto done = step([&]() -> Result<void> { return links.erase(name), Result<void>(); }); !done) return done;
+    return std::any_of(links.begin(), links.end(), [&](const auto& link) { return link.second == one.id; }) ? Result<void>() : step([&]() -> Result<void> { return ends.erase(one.id), Result<void>(); });
+  }
+  Result<void> unlink_all(const Showing& one) override {
+    if (is_of_another(one)) return {};
+    const auto all = names(one);
+    for (const std::string& name : *all)
+      if (auto done = step([&]() -> Result<void> { return links.erase(name), Result<void>(); }); !done) return done;
+    return ends.contains(one.id) ? step([&]() -> Result<void> { return ends.erase(one.id), Result<void>(); }) : Result<void>();
+  }
+  Result<void> cut(const Showing& one) override { return is_of_another(one) || !ends.contains(one.id) ? Result<void>() : step([&]() -> Result<void> { return ends.erase(one.id), Result<void>(); }); }
 
  private:
+  bool is_of_another(const Showing& one) const {
+    const auto end = ends.find(one.id);
+    const auto device = end == ends.end() ? devices.end() : devices.find(end->second);
+    return device != devices.end() && device->second.first.id == one.id && device->second.first.generation != one.generation;
+  }
   std::int64_t size_of(const Showing& one) const {
     const auto file = world_.pool.files.find(one.id + ".volume");
     return file == world_.pool.files.end() ? 0 : file->second.size;
@@ -123,7 +179,6 @@ class FakeMachine final : public Machine {
   }
   World& world_;
   const std::string host_;
-  int next_device_ = 0;
 };
 
 }  // namespace fairlead::volumes

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,14 @@ class FakePool final : public Pool {
   std::int64_t version = 1;              // of every key
   bool no_key = false;                   // keys are disabled
   bool distributed = false;
-  std::map<std::string, std::string> allowed;  // by volume: "HOST GENERATION" of the engine that may take it
-  std::function<void(const std::string& id)> on_shut_out;         // of an engine on a further machine
-  std::function<bool(const std::string& id)> held_elsewhere;      // by one
+  struct Allowed {
+    bool read_only = false;
+    std::map<std::string, std::int64_t> who;  // generations, by host
+  };
+  std::map<std::string, Allowed> allowed;      // by volume: engines on further machines that may take it
+  std::set<std::string> reading;               // of the engines here, those that only read
+  std::function<void(const std::string& id, std::int64_t generation)> on_shut_out;      // of an engine on a further machine
+  std::function<bool(const std::string& id, bool read_only)> held_elsewhere;            // by one, so that it cannot be had
   int next_device = 0;
 
   Result<std::string> id() override { return "00000000-0000-4000-8000-000000000001"; }
@@ -101,11 +107,13 @@ class FakePool final : public Pool {
     return step([&]() -> Result<void> { return devices.at(device).second.size = engines.contains(id) ? engines.at(id).size : files.at(id + ".volume").size, Result<void>(); });
   }
   bool has_engines() override { return true; }
-  Result<void> start_engine(const std::string& id, bool, const blocks::DiskLimits& limits) override {
+  Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
     return step([&]() -> Result<void> {
-      if (engines.contains(id) || (held_elsewhere && held_elsewhere(id))) return fail(Code::Conflict, "another serves it");
+      if (engines.contains(id) || (held_elsewhere && held_elsewhere(id, read_only))) return fail(Code::Conflict, "another serves it");
       if (!files.at(id + ".volume").key.empty() && no_key) return fail(Code::Forbidden, "the key is disabled");
       engines[id] = {.size = files.at(id + ".volume").size, .limits = limits, .failed = false};
+      if (read_only) reading.insert(id);
+      else reading.erase(id);
       return {};
     });
   }
@@ -131,22 +139,36 @@ class FakePool final : public Pool {
       return {};
     });
   }
-  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) override {
-    return step([&]() -> Result<void> { return allowed[id] = host + " " + std::to_string(generation), Result<void>(); });
-  }
-  Result<void> withdraw(const std::string& id) override {
-    return step([&]() -> Result<void> { return allowed.erase(id), Result<void>(); });
-  }
-  Result<void> shut_out(const std::string& id) override {
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation, bool read_only) override {
     return step([&]() -> Result<void> {
-      allowed.erase(id);
-      if (on_shut_out) on_shut_out(id);
+      Allowed& now = allowed[id];
+      if (!read_only || !now.read_only) now = {.read_only = read_only, .who = {}};
+      now.who[host] = generation;
       return {};
     });
+  }
+  Result<void> withdraw(const std::string& id, std::int64_t generation) override {
+    return step([&]() -> Result<void> { return forbid(id, generation), Result<void>(); });
+  }
+  Result<void> shut_out(const std::string& id, std::int64_t generation, bool) override {
+    return step([&]() -> Result<void> {
+      forbid(id, generation);
+      if (on_shut_out) on_shut_out(id, generation);
+      return {};
+    });
+  }
+  Result<void> ended(const std::string&, std::int64_t) override {
+    return step([&]() -> Result<void> { return {}; });
   }
   Result<void> detach(const std::string&, const std::string& device) override { return step([&]() -> Result<void> { return devices.erase(device), Result<void>(); }); }
 
  private:
+  void forbid(const std::string& id, std::int64_t generation) {
+    const auto found = allowed.find(id);
+    if (found == allowed.end()) return;
+    std::erase_if(found->second.who, [&](const auto& one) { return one.second == generation; });
+    if (found->second.who.empty()) allowed.erase(found);
+  }
   void half(const std::string& id) { files.try_emplace(id + ".part", File{"half of it", 4096, true, ""}); }
   template <class Work>
   Result<void> step(Work work, const std::function<void()>& half_done = {}) {

@@ -21,6 +21,7 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "volumes/engine_keeper.h"
 #include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
 #include "volumes/shown.h"
@@ -37,7 +38,7 @@ std::unexpected<Error> trouble(int error, const std::string& doing) { return err
 
 class FilePool final : public Pool {
  public:
-  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(std::move(engine)), keyring_(keyring), shown_(id_) {}
+  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(engine.starts_with(kKeeperAt) ? "" : engine), keeper_(engine.starts_with(kKeeperAt) ? engine.substr(kKeeperAt.size()) : ""), keyring_(keyring), shown_(id_) {}
 
   Result<std::string> id() override { return id_; }
   bool is_distributed() override { return false; }
@@ -49,42 +50,21 @@ class FilePool final : public Pool {
   }
 
   Result<Sight> look(const std::string& id) override {
-    Sight out;
     struct stat about {};
-    for (const auto& [end, into] : {std::pair(volume_end, &out.volume), {snapshot_end, &out.snapshot}, {part_end, &out.part}}) {
-      const Fd file(::openat(fd_.get(), (id + end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-      if (!file) {
-        if (errno == ENOENT) continue;
-        if (errno == ELOOP) {
-          *into = FileSeen{.size = 0, .ours = false, .allocated = 0, .extents = 0, .born = 0};
-          continue;
-        }
-        return fail_errno(errno, "look at " + id + end);
-      }
-      struct stat seen {};
-      if (::fstat(file.get(), &seen) != 0) return fail_errno(errno, "look at " + id + end);
-      char text[256];
-      const ssize_t got = ::fgetxattr(file.get(), mark, text, sizeof text);
-      if (got < 0 && errno != ENODATA && errno != ERANGE) return fail_errno(errno, "read the mark of " + id + end);
-      // A death may come between a part's beginning and its mark.
-      const bool marked = got > 0 && std::string_view(text, static_cast<std::size_t>(got)) == id, fresh = end == part_end && got < 0 && errno == ENODATA && seen.st_size == 0;
-      fsxattr more{};
-      struct statx times {};
-      const std::int64_t begins = begin_of(file);
-      *into = FileSeen{.size = std::max<std::int64_t>(0, seen.st_size - begins), .ours = S_ISREG(seen.st_mode) && (marked || fresh), .allocated = static_cast<std::int64_t>(seen.st_blocks) * 512, .extents = ::ioctl(file.get(), FS_IOC_FSGETXATTR, &more) == 0 ? static_cast<std::int64_t>(more.fsx_nextents) : 0,
-                       .born = ::statx(file.get(), "", AT_EMPTY_PATH, STATX_BTIME, &times) == 0 && (times.stx_mask & STATX_BTIME) != 0 ? times.stx_btime.tv_sec * 1'000'000'000 + times.stx_btime.tv_nsec : 0};
-      if (end == volume_end) about = seen;
-    }
-    if (!out.volume) return out;
+    auto out = see_files(id, about);
+    if (!out || !out->volume) return out;
     auto devices = shown_.devices(id, &about);
     if (!devices) return std::unexpected(std::move(devices.error()));
-    out.devices = std::move(*devices);
+    out->devices = std::move(*devices);
     auto engine = shown_.engine(id);
     if (!engine) return std::unexpected(std::move(engine.error()));
-    out.engine = std::move(*engine);
+    out->engine = std::move(*engine);
     return out;
   }
-
+  Result<Sight> look_at_files(const std::string& id) override {
+    struct stat about {};
+    return see_files(id, about);
+  }
   std::optional<bool> is_used(const std::string& device) override { return Shown::is_used(device); }
 
   Result<std::vector<std::string>> ids() override {
@@ -164,12 +144,12 @@ class FilePool final : public Pool {
   }
 
   Result<std::optional<EngineSeen>> engine(const std::string& id) override { return shown_.engine(id); }
-  bool has_engines() override { return !engine_.empty() && exists(engine_) && exists("/dev/fuse"); }
+  bool has_engines() override { return keeper_.empty() ? !engine_.empty() && exists(engine_) && exists("/dev/fuse") : keeper_answers(keeper_); }
   Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
-    if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {} and /dev/fuse are needed", id, engine_.empty() ? "fairlead-disk" : engine_));
+    if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {}", id, keeper_.empty() ? fmt::format("{} and /dev/fuse are needed", engine_.empty() ? "fairlead-disk" : engine_) : fmt::format("nobody answers at {} (fairlead-volumes engines)", keeper_)));
     if (auto made = make_dirs(shown_.run_folder(), 0700); !made) return made;
-    Command command{.argv = {engine_, "serve", "--file", folder_ + "/" + id + volume_end, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)}, .environment = {}, .working_directory = {}, .before_exec = {}};
-    if (read_only) command.argv.push_back("--read-only");
+    std::vector<std::string> arguments{"serve", "--file", folder_ + "/" + id + volume_end, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)};
+    if (read_only) arguments.push_back("--read-only");
     std::string key;
     {
       const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -179,12 +159,12 @@ class FilePool final : public Pool {
         auto opened = open_luks(folder_ + "/" + id + volume_end, id, *keyring_);
         if (!opened) return pass(std::move(opened.error()), fmt::format("{} is encrypted", id));
         key = std::move(*opened);
-        command.argv.insert(command.argv.end(), {"--begins", std::to_string(kLuksHeader), "--key-stdin"});
+        arguments.insert(arguments.end(), {"--begins", std::to_string(kLuksHeader), "--key-stdin"});
       }
     }
-    auto done = run_checked(std::move(command), std::chrono::seconds(20), key);
+    const auto done = begin_engine(std::move(arguments), key);
     OPENSSL_cleanse(key.data(), key.size());
-    return done ? Result<void>() : Result<void>(pass(std::move(done.error()), "start the engine of " + id));
+    return done ? Result<void>() : Result<void>(pass(done.error(), "start the engine of " + id));
   }
   // The process lets go of the volume's file a moment after its answer.
   Result<void> stop_engine(const std::string& id) override { return shown_.stop_engine(id, Fd(::openat(fd_.get(), (id + volume_end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))); }
@@ -197,6 +177,43 @@ class FilePool final : public Pool {
   }
 
  private:
+  // Devices and engine aside. about: of its file, where there is one.
+  Result<Sight> see_files(const std::string& id, struct stat& about) {
+    Sight out;
+    for (const auto& [end, into] : {std::pair(volume_end, &out.volume), {snapshot_end, &out.snapshot}, {part_end, &out.part}}) {
+      const Fd file(::openat(fd_.get(), (id + end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      if (!file) {
+        if (errno == ENOENT) continue;
+        if (errno == ELOOP) {
+          *into = FileSeen{.size = 0, .ours = false, .allocated = 0, .extents = 0, .born = 0};
+          continue;
+        }
+        return fail_errno(errno, "look at " + id + end);
+      }
+      struct stat seen {};
+      if (::fstat(file.get(), &seen) != 0) return fail_errno(errno, "look at " + id + end);
+      char text[256];
+      const ssize_t got = ::fgetxattr(file.get(), mark, text, sizeof text);
+      if (got < 0 && errno != ENODATA && errno != ERANGE) return fail_errno(errno, "read the mark of " + id + end);
+      // A death may come between a part's beginning and its mark.
+      const bool marked = got > 0 && std::string_view(text, static_cast<std::size_t>(got)) == id, fresh = end == part_end && got < 0 && errno == ENODATA && seen.st_size == 0;
+      fsxattr more{};
+      struct statx times {};
+      const std::int64_t begins = begin_of(file);
+      *into = FileSeen{.size = std::max<std::int64_t>(0, seen.st_size - begins), .ours = S_ISREG(seen.st_mode) && (marked || fresh), .allocated = static_cast<std::int64_t>(seen.st_blocks) * 512, .extents = ::ioctl(file.get(), FS_IOC_FSGETXATTR, &more) == 0 ? static_cast<std::int64_t>(more.fsx_nextents) : 0,
+                       .born = ::statx(file.get(), "", AT_EMPTY_PATH, STATX_BTIME, &times) == 0 && (times.stx_mask & STATX_BTIME) != 0 ? times.stx_btime.tv_sec * 1'000'000'000 + times.stx_btime.tv_nsec : 0};
+      if (end == volume_end) about = seen;
+    }
+    return out;
+  }
+
+  Result<void> begin_engine(std::vector<std::string> arguments, const std::string& key) const {
+    constexpr std::chrono::seconds limit(20);
+    if (!keeper_.empty()) return ask_keeper(keeper_, arguments, limit, key);
+    arguments.insert(arguments.begin(), engine_);
+    auto done = run_checked({.argv = std::move(arguments), .environment = {}, .working_directory = {}, .before_exec = {}}, limit, key);
+    return done ? Result<void>() : Result<void>(std::unexpected(std::move(done.error())));
+  }
   // At which byte of the file the data begins.
   static std::int64_t begin_of(const Fd& file) {
     char text[2];
@@ -226,7 +243,7 @@ class FilePool final : public Pool {
   const std::string folder_;
   const Fd fd_;
   const std::string id_;
-  const std::string engine_;
+  const std::string engine_, keeper_;  // one at most: the program, or the socket of who starts it
   Keyring* const keyring_;
   const Shown shown_;
 };

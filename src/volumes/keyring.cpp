@@ -114,13 +114,18 @@ class ApiKeyring final : public Keyring {
     return out;
   }
   Result<void> make(const std::string& key, const Object& object) {
-    auto space = api_.create(resources::namespaces, Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", kKeySpace}})}}));
-    if (!space && space.error().code != Code::Exists) return pass(std::move(space.error()), fmt::format("make namespace {}", kKeySpace));
     std::string bytes = secret_bytes(kSize);
     Json metadata = Json::object({{"name", key}, {"namespace", kKeySpace}});
     if (object) metadata.set("annotations", Json::object({{api::kKeyObjectNote, object->uid}}));
-    auto made = api_.create(resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", std::move(metadata)}, {"type", "Opaque"}, {"data", Json::object({{fmt::format("v{}", object ? object->version : 1), base64(bytes)}})}}));
+    const Json secret = Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", std::move(metadata)}, {"type", "Opaque"}, {"data", Json::object({{fmt::format("v{}", object ? object->version : 1), base64(bytes)}})}});
     OPENSSL_cleanse(bytes.data(), bytes.size());
+    auto made = api_.create(resources::secrets, secret);
+    // Only where it is not there: by the chart it is, and making namespaces is nothing that a pool may.
+    if (!made && made.error().code == Code::NotFound) {
+      auto space = api_.create(resources::namespaces, Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", kKeySpace}})}}));
+      if (!space && space.error().code != Code::Exists) return pass(std::move(space.error()), fmt::format("make namespace {}", kKeySpace));
+      made = api_.create(resources::secrets, secret);
+    }
     // Another pool's daemon may have been earlier: that one holds.
     if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), "make key " + key);
     if (made) log_info("a key for volumes is made", {{"secret", fmt::format("{}/{}", kKeySpace, key)}});

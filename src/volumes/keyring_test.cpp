@@ -35,6 +35,25 @@ TEST_F(Keys, MaterialIsMadeWhenAnObjectsKeyIsFirstUsed) {
   EXPECT_EQ(secret("mine")["metadata"]["annotations"][api::kKeyObjectNote].string(), kube::uid_of(*api.get(api::kVolumeKeys, {"", "mine"})));
 }
 
+// By the chart the namespace is there before, and a pool may make none.
+TEST(KeysOfAPod, AreMadeInANamespaceThatIsThere) {
+  struct Narrow final : kube::TinyApi {
+    Result<Json> create(const kube::Resource& resource, const Json& object) override {
+      if (resource.plural == "namespaces") return fail(Code::Forbidden, "namespaces is forbidden");
+      if (resource.plural == "secrets" && !there) return fail(Code::NotFound, "namespaces \"fairlead-volume-keys\" not found");
+      return TinyApi::create(resource, object);
+    }
+    bool there = false;
+  } api;
+  const auto keyring = api_keyring(api);
+  ASSERT_TRUE(api.create(api::kVolumeKeys, Json::object({{"metadata", Json::object({{"name", "mine"}})}, {"spec", Json::object()}})));
+  EXPECT_THAT(keyring->wrap("mine", "a", "secret").error().message, HasSubstr("make namespace fairlead-volume-keys: namespaces is forbidden"));
+  api.there = true;
+  const auto wrapped = keyring->wrap("mine", "a", "secret");
+  ASSERT_TRUE(wrapped) << wrapped.error().message;
+  EXPECT_EQ(keyring->unwrap(*wrapped, "a").value(), "secret");
+}
+
 TEST_F(Keys, AClosedKeyOpensNothingAndSaysWhy) {
   key("mine", Json::object());
   const Wrapped wrapped = keyring->wrap("mine", "a", "secret").value();

@@ -32,6 +32,12 @@ class Machine {
   virtual Result<void> attach(const Showing& one, bool read_only) = 0;
   virtual Result<void> grow_device(const Showing& one, const std::string& device) = 0;
   virtual Result<void> detach(const Showing& one, const std::string& device) = 0;
+  // Names of its device (device_links.h): they are the volume's, and lead to one of its attachments here, the last that was given one.
+  virtual Result<std::vector<std::string>> names(const Showing& one) = 0;  // that do not lead to another attachment's device, sorted
+  virtual Result<void> link(const Showing& one, const std::string& name, const std::string& device) = 0;  // Exists: something else has the name
+  virtual Result<void> unlink(const Showing& one, const std::string& name) = 0;
+  virtual Result<void> unlink_all(const Showing& one) = 0;                 // as names() has them
+  virtual Result<void> cut(const Showing& one) = 0;                        // they lead nowhere, and stay its own
 };
 
 // Does what is asked as far as it goes now, by the same steps as a pool (plan/steps.h), and says what is there then. What is not known is no answer (`heard` is false).

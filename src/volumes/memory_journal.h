@@ -15,6 +15,7 @@ struct MemoryDisk {
   std::string durable, pending;
   bool syncs = true;
   std::function<bool(bool after)> dies;
+  std::function<bool()> full;  // then half of what is appended is there
   void crash(Rng& rng) {
     durable += pending.substr(0, rng.below(pending.size() + 1));
     pending.clear();
@@ -26,6 +27,10 @@ class MemoryJournal final : public JournalFile {
   Result<std::string> read() override { return disk_.durable + disk_.pending; }
   Result<void> append(std::string_view bytes) override {
     if (disk_.dies && disk_.dies(false)) return fail(Code::Unavailable, "died");
+    if (disk_.full && disk_.full()) {
+      disk_.pending += bytes.substr(0, bytes.size() / 2);
+      return fail(Code::Exhausted, "no space left on device");
+    }
     disk_.pending += bytes;
     return {};
   }

@@ -20,13 +20,15 @@ std::string print_engines(VolumePool& pool, const std::string& name, const Clock
   const auto until = clock.monotonic() + kPatience;
   for (const auto& [id, entry] : pool.entries()) {
     if (entry.snapshot || !entry.attached() || !entry.managed || clock.monotonic() > until) continue;
-    const auto engine = pool.engine(id);
-    const bool answers = engine && *engine;
-    const auto line = [&](Series& series, const auto& value) { series.lines += fmt::format("fairlead_{}{{pool=\"{}\",volume=\"{}\",node=\"{}\"}} {}\n", series.what, name, id, entry.holders(), value); };
-    line(up, answers && !(*engine)->failed ? 1 : 0);
-    if (!answers) continue;
-    const EngineSeen& seen = **engine;
-    line(reads, seen.reads), line(writes, seen.writes), line(read, seen.read_bytes), line(written, seen.written_bytes), line(waited, static_cast<double>(seen.waited_ns) / 1e9), line(iops, seen.limits.iops), line(throughput, seen.limits.bytes_per_second);
+    for (const auto& [host, place] : entry.places) {
+      const auto engine = pool.engine(id, host);
+      const bool answers = engine && *engine;
+      const auto line = [&](Series& series, const auto& value) { series.lines += fmt::format("fairlead_{}{{pool=\"{}\",volume=\"{}\",node=\"{}\"}} {}\n", series.what, name, id, entry.holders(host), value); };
+      line(up, answers && !(*engine)->failed ? 1 : 0);
+      if (!answers) continue;
+      const EngineSeen& seen = **engine;
+      line(reads, seen.reads), line(writes, seen.writes), line(read, seen.read_bytes), line(written, seen.written_bytes), line(waited, static_cast<double>(seen.waited_ns) / 1e9), line(iops, seen.limits.iops), line(throughput, seen.limits.bytes_per_second);
+    }
   }
   std::string out;
   for (const Series* series : {&up, &reads, &writes, &read, &written, &waited, &iops, &throughput})

@@ -47,7 +47,8 @@ class Pool {
   virtual Result<std::string> id() = 0;                    // made with the pool, for ever
   virtual bool is_distributed() = 0;                       // its volumes are of class distributed, and of no other; each has an engine
   virtual Result<Room> room() = 0;
-  virtual Result<Sight> look(const std::string& id) = 0;   // an error: what is there is not known
+  virtual Result<Sight> look(const std::string& id) = 0;   // an error: what is there is not known. O(devices of the machine)
+  virtual Result<Sight> look_at_files(const std::string& id) { return look(id); }  // the same, perhaps without devices and engine. O(1)
   // Whether somebody has it mounted or open for himself; nothing: not known. To ask is to hold it for a moment: who mounts it just then is refused, so it is asked only where it decides.
   virtual std::optional<bool> is_used(const std::string& device) = 0;
   virtual Result<std::vector<std::string>> ids() = 0;      // of which there is a file with a name of ours, sorted
@@ -74,10 +75,11 @@ class Pool {
   virtual Result<void> stop_engine(const std::string& id) = 0;                             // Conflict: the device is there still
   virtual Result<void> grow_engine(const std::string& id) = 0;                             // to its file's size
   virtual Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) = 0; // holds when it returns
-  // Of volumes that are shown on further machines: which engine may take one, that of `host` (by its id) for the attachment `generation`; another begins no more. Unsupported: there are none such in this pool.
-  virtual Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) { return fail(Code::Unsupported, id + " is shown on one machine alone: " + host + " is asked for its attachment " + std::to_string(generation)); }
-  virtual Result<void> withdraw(const std::string& id) { return fail(Code::Unsupported, id + " is shown on one machine alone"); }  // none may
-  virtual Result<void> shut_out(const std::string& id) { return withdraw(id); }  // and nothing of one that serves it is written any more
+  // Of volumes that are shown on further machines: which engine may take one, that of `host` (by its id) for the attachment `generation`: alone, or beside others that read it too. One that is not named begins no more. Unsupported: there are none such in this pool.
+  virtual Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation, bool read_only) { return fail(Code::Unsupported, id + " is shown on one machine alone: " + host + " is asked for its attachment " + std::to_string(generation) + (read_only ? ", read-only" : "")); }
+  virtual Result<void> withdraw(const std::string& id, std::int64_t) { return fail(Code::Unsupported, id + " is shown on one machine alone"); }  // that one may not
+  virtual Result<void> shut_out(const std::string& id, std::int64_t generation, bool) { return withdraw(id, generation); }  // and if it serves the volume, nothing of it is read or written any more
+  virtual Result<void> ended(const std::string& id, std::int64_t generation) { return withdraw(id, generation); }           // it serves no more, as its machine says: what a death has left of it goes
   // managed: what is shown is what the engine serves.
   virtual Result<void> attach(const std::string& id, bool read_only, bool managed) = 0;
   virtual Result<void> detach(const std::string& id, const std::string& device) = 0;       // asked of the kernel; whether it is so is seen later

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/process.h"
+#include "volumes/device_links.h"
 #include "volumes/luks.h"
 #include "volumes/plan/ledger.h"
 #include "volumes/rbd_engine.h"
@@ -75,7 +76,29 @@ class RbdMachine final : public Machine {
   Result<void> grow_device(const Showing& one, const std::string& device) override { return shown_.grow(key(one), device, nullptr); }
   Result<void> detach(const Showing& one, const std::string& device) override { return shown_.detach(key(one), device, nullptr); }
 
+  Result<std::vector<std::string>> names(const Showing& one) override {
+    auto all = device_names(one.id);
+    if (!all) return std::unexpected(std::move(all.error()));
+    return is_of_another(one, all->device) ? std::vector<std::string>() : std::move(all->names);
+  }
+  Result<void> link(const Showing& one, const std::string& name, const std::string& device) override { return link_device(name, one.id, device); }
+  Result<void> unlink(const Showing& one, const std::string& name) override { return unlink_device(name, one.id, ""); }
+  Result<void> unlink_all(const Showing& one) override {
+    return unlink_volume(one.id, Names::Go, [&](const std::string& device) { return is_of_another(one, device); });
+  }
+  Result<void> cut(const Showing& one) override {
+    return unlink_volume(one.id, Names::Stay, [&](const std::string& device) { return is_of_another(one, device); });
+  }
+
  private:
+  // It shows the same volume, by another attachment.
+  bool is_of_another(const Showing& one, const std::string& device) const {
+    const auto name = Shown::behind(device);
+    const std::string end = "." + pool_id_ + ".disk";
+    if (!name || !name->ends_with(end)) return false;
+    const auto shown = read_showing(std::string_view(*name).substr(0, name->size() - end.size()));
+    return shown && shown->id == one.id && shown->generation != one.generation;
+  }
   // Folders and logs bear a generation, and would be as many as there were attachments. The volume's lock stays: who waits for it has it open.
   void clear(const Showing& one) {
     const std::string folder = shown_.folder_of(key(one));

@@ -139,13 +139,15 @@ class RbdPool final : public Pool {
   Result<void> stop_engine(const std::string& id) override { return shown_.stop_engine(id, Fd(::open(lock_of(id).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))); }
   Result<void> grow_engine(const std::string& id) override { return shown_.grow_engine(id); }
   Result<void> limit(const std::string& id, const blocks::DiskLimits& limits) override { return shown_.limit(id, limits); }
-  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation) override { return done({"allow", id, host, std::to_string(generation)}); }
-  Result<void> withdraw(const std::string& id) override { return done({"withdraw", id}); }
-  Result<void> shut_out(const std::string& id) override { return done({"shut-out", id}); }
+  Result<void> allow(const std::string& id, const std::string& host, std::int64_t generation, bool read_only) override { return done({"allow", id, host, std::to_string(generation), uses(read_only)}); }
+  Result<void> withdraw(const std::string& id, std::int64_t generation) override { return done({"withdraw", id, std::to_string(generation)}); }
+  Result<void> shut_out(const std::string& id, std::int64_t generation, bool read_only) override { return done({"shut-out", id, std::to_string(generation), uses(read_only)}); }
+  Result<void> ended(const std::string& id, std::int64_t generation) override { return done({"ended", id, std::to_string(generation)}); }
   Result<void> attach(const std::string& id, bool read_only, bool managed) override { return managed ? shown_.attach(id, "", read_only) : fail(Code::Unsupported, id + " lies in a Ceph pool: it is shown by an engine of its own alone"); }
   Result<void> detach(const std::string& id, const std::string& device) override { return shown_.detach(id, device, nullptr); }
 
  private:
+  static std::string uses(bool read_only) { return read_only ? "reads" : "writes"; }
   struct ImageSeen {
     std::string kind;
     std::int64_t size = 0, born = 0, begins = 0;

@@ -14,11 +14,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <thread>
 
 #include "base/files.h"
 #include "volumes/plan/ledger.h"
 
 namespace fairlead::volumes {
+
+using namespace std::chrono_literals;
 namespace {
 
 // The name, without folders, of the file behind a loop device, as the kernel tells it without asking who serves the file; nothing: there is none.
@@ -44,7 +47,8 @@ Result<std::vector<DeviceSeen>> Shown::devices(const std::string& id, const stru
   for (const std::string& name : *names) {
     if (!name.starts_with("loop") || !exists("/sys/block/" + name + "/loop")) continue;  // no file behind it
     const std::string path = "/dev/" + name;
-    if (const auto backing = backing_of(name); backing && is_engines(*backing)) {
+    const auto backing = backing_of(name);
+    if (backing && is_engines(*backing)) {
       if (*backing != own) continue;
       const auto blocks = read_file("/sys/block/" + name + "/size", 64_KiB);
       std::int64_t size = 0;
@@ -52,7 +56,8 @@ Result<std::vector<DeviceSeen>> Shown::devices(const std::string& id, const stru
       out.push_back({.name = path, .size = size * 512, .used = std::nullopt});
       continue;
     }
-    if (file == nullptr) continue;
+    // Others' are not opened: to close one that goes with its last user, as mount(8) makes them, takes the kernel milliseconds. A volume's file has one name.
+    if (file == nullptr || (backing && *backing != id + ".volume")) continue;
     const Fd loop(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!loop) {
       if (errno == ENOENT || errno == ENXIO) continue;
@@ -79,6 +84,8 @@ Result<std::optional<EngineSeen>> Shown::engine(const std::string& id) const {
   return std::unexpected(std::move(engine.error()));
 }
 
+std::optional<std::string> Shown::behind(const std::string& device) { return device.starts_with("/dev/loop") ? backing_of(device.substr(5)) : std::nullopt; }
+
 // Who has it mounted, in whatever namespace, has claimed it.
 std::optional<bool> Shown::is_used(const std::string& device) {
   if (const Fd claim(::open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC)); claim) return false;
@@ -91,14 +98,16 @@ Result<void> Shown::limit(const std::string& id, const blocks::DiskLimits& limit
 // The kernel lets go of the file a moment after the device, and the process of the volume's file a moment after its answer.
 Result<void> Shown::stop_engine(const std::string& id, const Fd& lock) const {
   Error last{Code::Unavailable, "the engine of " + id + " has not ended"};
-  for (int tries = 0; tries < 100; ++tries) {
+  // Mostly it is over after some milliseconds; all pauses together are 5 s.
+  auto pause = 1ms;
+  for (int tries = 0; tries < 105; ++tries, pause = std::min(2 * pause, 50ms)) {
     auto done = blocks::ask_disk(socket_of(id), {.what = blocks::DiskRequest::Do::Stop, .limits = {}});
     if (!done && done.error().code == Code::NotFound && (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0)) {
       (void)::rmdir(run_folder().c_str());  // if it was the last
       return {};
     }
     if (!done && done.error().code != Code::NotFound) last = std::move(done.error());
-    ::usleep(50'000);
+    std::this_thread::sleep_for(pause);
   }
   return std::unexpected(std::move(last));
 }

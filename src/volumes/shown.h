@@ -35,6 +35,7 @@ class Shown {
   Result<void> detach(const std::string& id, const std::string& device, const struct stat* file) const;
   Result<void> grow(const std::string& id, const std::string& device, const struct stat* file) const;
   static std::optional<bool> is_used(const std::string& device);
+  static std::optional<std::string> behind(const std::string& device);  // the name, without folders, of the file that "/dev/loop3" shows; nothing: it shows none
 
  private:
   Result<void> still_shows(const Fd& loop, const std::string& id, const std::string& device, const struct stat* file) const;

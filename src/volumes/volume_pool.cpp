@@ -121,14 +121,33 @@ Result<void> VolumePool::take(const Intent& intent, const Next& next, const std:
 }
 
 Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
-  using Do = Next::Do;
-  const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
   bool begun = false;
+  std::string device;
+  std::optional<Error> first;
+  for (const std::string& host : hosts_of(intent)) {
+    auto done = go_on_at(lock, intent, host, begun);
+    if (done) device = std::move(*done);
+    else if (!ledger_.under_way().contains(intent.number)) return std::unexpected(std::move(done.error()));
+    else if (!first) first = std::move(done.error());  // the other machines need not wait for this one
+  }
+  if (first) return std::unexpected(std::move(*first));
+  return write(Ledger::end_of(intent, false, device));
+}
+
+Result<std::string> VolumePool::go_on_at(Lock& lock, const Intent& intent, const std::string& host, bool& begun) {
+  using Do = Next::Do;
+  // Others there have the device still: nothing is done to it, so whatever is known of that machine it has come about.
+  if (intent.what == What::Leave) return std::string();
+  const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
+  const auto undone = [&](Error why) -> Result<std::string> {
+    if (auto told = write(Ledger::end_of(intent, true)); !told) return std::unexpected(std::move(told.error()));
+    return std::unexpected(std::move(why));
+  };
   for (int steps = 0; steps < most_steps; ++steps) {
-    const auto there = asked(intent.id);
+    const auto there = asked_at(intent.id, host);
     lock.unlock();
     // From here on none begins there, whatever is still on its way.
-    const auto withdrawn = there && intent.what == What::Detach ? pool_.withdraw(intent.id) : Result<void>();
+    const auto withdrawn = there && intent.what == What::Detach ? pool_.withdraw(intent.id, there->volume.generation) : Result<void>();
     const auto seen = withdrawn ? see(intent.id, there) : std::unexpected(withdrawn.error());
     if (!seen && there && withdrawn && seen.error().code == Code::Unavailable) {
       const auto done = intent.what == What::Attach ? ask_to_show(*there) : Result<void>();
@@ -145,28 +164,27 @@ Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
       lock.lock();
     }
     const Next next = next_step(intent, sight, begun);
-    if (next.what == Do::Nothing) return write(Ledger::end_of(intent, false, next.device));
+    if (next.what == Do::Nothing && there && intent.what == What::Detach) {
+      lock.unlock();
+      auto done = pool_.ended(intent.id, there->volume.generation);
+      lock.lock();
+      if (!done) return std::unexpected(std::move(done.error()));
+    }
+    if (next.what == Do::Nothing) return next.device;
     // Whether it is used is known there alone: it stays asked, rather than begun anew and again.
     if (next.what == Do::Stop || (next.what == Do::Refuse && there && intent.what == What::Detach)) return fail(next.code, there ? fmt::format("on the machine {}: {}", there->host, next.why) : next.why);
-    if (next.what == Do::Refuse) {
-      if (auto done = write(Ledger::end_of(intent, true)); !done) return done;
-      return fail(next.code, next.why);
-    }
+    if (next.what == Do::Refuse) return undone({next.code, next.why});
     lock.unlock();
     auto done = take(intent, next, there);
     lock.lock();
     begun = begun || next.what == Do::MakePart || next.what == Do::CopyPart;
     if (done) continue;
     // Without its key a volume is not attached, and nothing was made that a detachment would need it for.
-    if (next.what == Do::StartEngine && (done.error().code == Code::Forbidden || done.error().code == Code::NotFound)) {
-      if (auto told = write(Ledger::end_of(intent, true)); !told) return told;
-      return done;
-    }
+    if (next.what == Do::StartEngine && (done.error().code == Code::Forbidden || done.error().code == Code::NotFound)) return undone(std::move(done.error()));
     // What cannot be made, as there is no room or the source is gone, leaves nothing.
-    if (!makes || next.what == Do::Publish || (done.error().code != Code::Exhausted && done.error().code != Code::Unsupported && done.error().code != Code::NotFound && done.error().code != Code::Forbidden)) return done;
-    if (auto dropped = pool_.drop_part(intent.id); !dropped) return dropped;
-    if (auto told = write(Ledger::end_of(intent, true)); !told) return told;
-    return done;
+    if (!makes || next.what == Do::Publish || (done.error().code != Code::Exhausted && done.error().code != Code::Unsupported && done.error().code != Code::NotFound && done.error().code != Code::Forbidden)) return std::unexpected(std::move(done.error()));
+    if (auto dropped = pool_.drop_part(intent.id); !dropped) return std::unexpected(std::move(dropped.error()));
+    return undone(std::move(done.error()));
   }
   return fail(Code::Unavailable, fmt::format("{} of {} has not come about: it is gone on with when it is asked for again", text(intent.what), intent.id));
 }
@@ -174,7 +192,7 @@ Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
 Result<void> VolumePool::finish(Lock& lock, const std::string& id, std::optional<What> what) {
   const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
   for (const auto& [number, intent] : under_way)
-    if (intent.id == id && (!what || intent.what == *what))
+    if (intent.id == id && (!what || (intent.what == *what && hosts_of(intent) == std::vector<std::string>{""})))
       if (auto done = go_on(lock, intent); !done) return done;
   return {};
 }
@@ -206,8 +224,8 @@ Result<void> VolumePool::create(const std::string& id, std::int64_t size, const 
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
-  if (const auto from = asked(source))
-    if (auto alive = lives(from->host); !alive) return alive;
+  for (const Asked& from : asked(source))
+    if (auto alive = lives(from.host); !alive) return alive;
   const auto most = limit();
   return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most, managed, key)) : std::unexpected(most.error());
 }
@@ -215,8 +233,8 @@ Result<void> VolumePool::take_snapshot(const std::string& id, const std::string&
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
   if (auto done = check_new(lock, id); !done) return done;
-  if (const auto from = asked(of))
-    if (auto alive = lives(from->host); !alive) return alive;
+  for (const Asked& from : asked(of))
+    if (auto alive = lives(from.host); !alive) return alive;
   const auto most = limit();
   return most ? carry_out(lock, ledger_.take_snapshot(id, of, owner, *most)) : std::unexpected(most.error());
 }
@@ -250,11 +268,14 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
   bool shown = false;
   if (is_volume_id(id)) {
     const auto entry = ledger_.entries().find(id);
-    const bool managed = entry != ledger_.entries().end() && entry->second.managed, attached = entry != ledger_.entries().end() && entry->second.attached();
-    const auto there = asked(id);
-    const std::string device = attached ? entry->second.device : "";
-    if (!there && !host.empty())
-      if (auto alive = lives(host); !alive) return std::unexpected(std::move(alive.error()));
+    const bool known = entry != ledger_.entries().end(), managed = known && entry->second.managed;
+    const std::string at = known && entry->second.nodes.contains(node) ? entry->second.host_of(node) : host;
+    const auto place = known ? entry->second.places.find(at) : std::map<std::string, Place>::const_iterator();
+    const bool attached = known && place != entry->second.places.end();
+    const auto there = asked_at(id, at);
+    const std::string device = attached ? place->second.device : "";
+    if (!there && !at.empty())
+      if (auto alive = lives(at); !alive) return std::unexpected(std::move(alive.error()));
     lock.unlock();
     const auto seen = see(id, there);
     std::string dead;  // the device of an engine that serves no more; who uses it is asked again and again, and nothing is written for that
@@ -270,7 +291,7 @@ Result<Attachment> VolumePool::attach(const std::string& id, const std::string& 
   }
   if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown, host)); !done) return std::unexpected(std::move(done.error()));
   const Entry& now = ledger_.entries().at(id);
-  return Attachment{now.device, now.nodes.at(node)};
+  return Attachment{now.places.at(now.host_of(node)).device, now.nodes.at(node)};
 }
 Result<void> VolumePool::settle(const std::string& id, const std::function<Result<void>(const std::string& id)>& work) {
   {
@@ -292,7 +313,7 @@ Result<void> VolumePool::settle(const std::string& id, const std::function<Resul
 Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation, bool force) {
   Lock lock(mutex_);
   const Turn turn(*this, lock, id);
-  if (const auto there = asked(id)) return force ? force_off(lock, id, node, *there) : detach_there(lock, id, node, generation, *there);
+  if (const auto there = asked_at(id, host_at(id, node))) return force ? force_off(lock, id, node, *there) : detach_there(lock, id, node, generation, *there);
   // What an attachment that was broken off has made would be left.
   if (auto done = finish(lock, id, What::Attach); !done) return done;
   if (const auto begun = ledger_.detach(id, node, generation); !begun || !*begun || (*begun)->what == What::Leave) return carry_out(lock, begun);
@@ -308,15 +329,37 @@ Result<void> VolumePool::detach(const std::string& id, const std::string& node, 
   return carry_out(lock, ledger_.detach(id, node, generation));
 }
 
-std::optional<Asked> VolumePool::asked(const std::string& id) const {
+std::vector<Asked> VolumePool::asked(const std::string& id) const {
   const auto entry = ledger_.entries().find(id);
-  return hosts_ == nullptr || entry == ledger_.entries().end() ? std::nullopt : asked_for(id, entry->second, ledger_.under_way(), leaving_.contains(id));
+  const auto leaving = leaving_.find(id);
+  return hosts_ == nullptr || entry == ledger_.entries().end() ? std::vector<Asked>() : asked_for(id, entry->second, ledger_.under_way(), leaving == leaving_.end() ? std::set<std::string>() : leaving->second);
 }
-std::vector<api::AskedVolume> VolumePool::asked_of(const std::string& host) const {
+std::optional<Asked> VolumePool::asked_at(const std::string& id, const std::string& host) const {
+  if (host.empty()) return std::nullopt;
+  for (Asked& one : asked(id))
+    if (one.host == host) return std::move(one);
+  return std::nullopt;
+}
+std::string VolumePool::host_at(const std::string& id, const std::string& node) const {
+  if (const auto entry = ledger_.entries().find(id); entry != ledger_.entries().end() && entry->second.nodes.contains(node)) return entry->second.host_of(node);
+  for (const auto& [number, one] : ledger_.under_way())
+    if (one.id == id && one.what == What::Attach && one.node == node) return one.host;
+  return "";
+}
+std::vector<std::string> VolumePool::hosts_of(const Intent& intent) const {
+  if (intent.what == What::Attach) return {intent.host};
+  if (intent.what == What::Detach || intent.what == What::Leave) return {host_at(intent.id, intent.node)};
+  std::vector<std::string> out;
+  if (const auto entry = ledger_.entries().find(intent.id); (intent.what == What::Grow || intent.what == What::Limit) && entry != ledger_.entries().end())
+    for (const auto& [host, place] : entry->second.places) out.push_back(host);
+  if (out.empty()) out.push_back("");
+  return out;
+}
+std::vector<Asked> VolumePool::asked_of(const std::string& host) const {
   const std::lock_guard lock(mutex_);
-  std::vector<api::AskedVolume> out;
+  std::vector<Asked> out;
   for (const auto& [id, entry] : ledger_.entries())
-    if (auto one = asked(id); one && one->host == host) out.push_back(std::move(one->volume));
+    if (auto one = asked_at(id, host)) out.push_back(std::move(*one));
   return out;
 }
 Result<Sight> VolumePool::see(const std::string& id, const std::optional<Asked>& there) {
@@ -329,13 +372,22 @@ Result<Sight> VolumePool::see(const std::string& id, const std::optional<Asked>&
 }
 Result<Sight> VolumePool::look(const std::string& id) {
   Lock lock(mutex_);
-  const auto there = asked(id);
+  std::vector<std::optional<Asked>> all;
+  for (Asked& one : asked(id)) all.emplace_back(std::move(one));
+  const auto entry = ledger_.entries().find(id);
+  if (all.empty() || (entry != ledger_.entries().end() && entry->second.places.contains(""))) all.emplace_back();
   lock.unlock();
-  return see(id, there);
+  std::optional<Sight> out;
+  for (const auto& there : all) {
+    auto seen = see(id, there);
+    if (!seen || !seen->engine || seen->engine->failed) return seen;
+    if (!out) out = std::move(*seen);
+  }
+  return *out;
 }
-Result<std::optional<EngineSeen>> VolumePool::engine(const std::string& id) {
+Result<std::optional<EngineSeen>> VolumePool::engine(const std::string& id, const std::string& host) {
   Lock lock(mutex_);
-  const auto there = asked(id);
+  const auto there = asked_at(id, host);
   lock.unlock();
   if (!there) return pool_.engine(id);
   auto shown = seen_there(hosts_->seen(there->host), *there, ledger_.pool());
@@ -350,28 +402,30 @@ Result<void> VolumePool::lives(const std::string& host) {
 Result<void> VolumePool::ask_to_show(const Asked& there) {
   const auto host = hosts_->seen(there.host);
   if (!host || host->facts.id.empty()) return fail(Code::Unavailable, fmt::format("the machine {} has not said yet which it is", there.host));
-  return pool_.allow(there.volume.id, host->facts.id, there.volume.generation);
+  return pool_.allow(there.volume.id, host->facts.id, there.volume.generation, there.volume.read_only);
 }
 
 Result<void> VolumePool::detach_there(Lock& lock, const std::string& id, const std::string& node, std::int64_t generation, const Asked& there) {
   const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
   for (const auto& [number, intent] : under_way) {
     if (intent.id != id || intent.what != What::Attach || intent.node != node) continue;
-    if (ledger_.entries().at(id).attached()) {
-      // It is made anew there, or one more that reads it: the attachment itself stays as it was till here.
+    if (ledger_.entries().at(id).places.contains(there.host)) {
+      // It is made anew there, or one more that reads it there: the attachment itself stays as it was till here.
       if (auto done = write(Ledger::end_of(intent, true)); !done) return done;
       continue;
     }
-    leaving_.insert(id);
-    const auto gone = asked(id);
+    leaving_[id].insert(there.host);
+    const auto gone = asked_at(id, there.host);
     lock.unlock();
-    const auto withdrawn = pool_.withdraw(id);
+    const auto withdrawn = pool_.withdraw(id, there.volume.generation);
     const auto seen = withdrawn ? see(id, gone) : std::unexpected(withdrawn.error());
+    const bool over = seen && !seen->engine && seen->devices.empty();
+    const auto ended = over ? pool_.ended(id, there.volume.generation) : Result<void>();
     hosts_->ask(there.host);
     lock.lock();
     if (!seen) return std::unexpected(seen.error());
-    if (seen->engine || !seen->devices.empty()) return std::unexpected(not_yet(hosts_->seen(there.host), *gone));
-    return let_go(id, node, &intent);
+    if (!over) return std::unexpected(not_yet(hosts_->seen(there.host), *gone));
+    return ended ? let_go(id, node, &intent) : ended;
   }
   return carry_out(lock, ledger_.detach(id, node, generation));
 }
@@ -379,8 +433,8 @@ Result<void> VolumePool::detach_there(Lock& lock, const std::string& id, const s
 // What is on its way counts as made: its generation is used up, and no answer to it is ever taken for another's. What the node has then is ended without another look.
 Result<void> VolumePool::let_go(const std::string& id, const std::string& node, const Intent* coming) {
   if (coming != nullptr)
-    if (auto done = write(Ledger::end_of(*coming, ledger_.entries().at(id).attached())); !done) return done;
-  leaving_.erase(id);
+    if (auto done = write(Ledger::end_of(*coming, ledger_.entries().at(id).places.contains(coming->host))); !done) return done;
+  if (coming != nullptr) leaving_[id].erase(coming->host);
   const auto intent = ledger_.detach_by_force(id, node);
   if (!intent) return intent.error().code == Code::NotFound ? Result<void>() : std::unexpected(intent.error());
   if (!ledger_.under_way().contains(intent->number))
@@ -391,11 +445,12 @@ Result<void> VolumePool::let_go(const std::string& id, const std::string& node, 
 // Nothing that its engine has sent and that was not done is ever done, before anything else says that the volume is free.
 Result<void> VolumePool::force_off(Lock& lock, const std::string& id, const std::string& node, const Asked& there) {
   const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
-  const auto comes = std::find_if(under_way.begin(), under_way.end(), [&](const auto& one) { return one.second.id == id && one.second.what == What::Attach; });
+  const auto comes = std::find_if(under_way.begin(), under_way.end(), [&](const auto& one) { return one.second.id == id && one.second.what == What::Attach && one.second.host == there.host; });
   const bool coming = comes != under_way.end() && comes->second.node == node;
   if (!coming && !ledger_.entries().at(id).nodes.contains(node)) return carry_out(lock, ledger_.detach(id, node, ledger_.entries().at(id).generation));
+  const bool reads = coming ? comes->second.read_only : ledger_.entries().at(id).read_only;
   lock.unlock();
-  auto out = pool_.shut_out(id);
+  auto out = pool_.shut_out(id, there.volume.generation, reads);
   lock.lock();
   if (!out) return out;
   log_warn("a volume is taken from a machine by force: its engine there is shut out", {{"volume", id}, {"host", there.host}, {"node", node}});
@@ -467,6 +522,10 @@ std::optional<Intent> VolumePool::changing(const std::string& id) const {
   for (const auto& [number, one] : ledger_.under_way())
     if (one.id == id && (one.what == What::Grow || one.what == What::Limit)) return one;
   return std::nullopt;
+}
+bool VolumePool::is_coming(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(ledger_.under_way(), [&](const auto& one) { return one.second.id == id && one.second.what == What::Attach && one.second.node != kItself; });
 }
 std::size_t VolumePool::under_way() const {
   const std::lock_guard lock(mutex_);

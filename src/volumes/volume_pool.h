@@ -49,9 +49,11 @@ class VolumePool {
 
   std::map<std::string, Entry> entries() const;
   std::optional<Entry> entry(const std::string& id) const;
-  Result<Sight> look(const std::string& id);  // what shows it: where it is shown
-  Result<std::optional<EngineSeen>> engine(const std::string& id);
-  std::vector<api::AskedVolume> asked_of(const std::string& host) const;  // by what is known now
+  // What shows it: where it is shown. Of several machines the one that is worst: unknown, without an engine, or else the first.
+  Result<Sight> look(const std::string& id);
+  Result<Sight> look_at_files(const std::string& id) { return pool_.look_at_files(id); }
+  Result<std::optional<EngineSeen>> engine(const std::string& id, const std::string& host);  // empty: on this machine
+  std::vector<Asked> asked_of(const std::string& host) const;  // by what is known now, without names
   bool has_engines() { return pool_.has_engines(); }
   bool is_distributed() { return pool_.is_distributed(); }
   struct Space {
@@ -60,6 +62,7 @@ class VolumePool {
   Result<Space> space();
   const std::string& id() const { return ledger_.pool(); }
   std::size_t under_way() const;
+  bool is_coming(const std::string& id) const;                  // an attachment to a node is on its way
   std::optional<Intent> changing(const std::string& id) const;  // Grow or Limit, that has not come about
   // Of encrypted ones: those whose keys are closed by an older version of the key that closes them are closed anew, `most` of them at most. How many are left, as far as that is known; errors of the keyring.
   Result<std::size_t> rewrap(std::size_t most);
@@ -76,11 +79,16 @@ class VolumePool {
   // The decision is of this moment: the lock was not let go since.
   Result<void> carry_out(Lock& lock, const Ledger::Begun& begun);
   Result<void> go_on(Lock& lock, const Intent& intent);
-  Result<void> finish(Lock& lock, const std::string& id, std::optional<What> what = {});  // what is under way of it
+  // On one of its machines: the device by which it has come about there, if there is one. An error after which it is under way no more: it was undone.
+  Result<std::string> go_on_at(Lock& lock, const Intent& intent, const std::string& host, bool& begun);
+  Result<void> finish(Lock& lock, const std::string& id, std::optional<What> what = {});  // what is under way of it; with `what`: on this machine
   Result<void> take(const Intent& intent, const Next& next, const std::optional<Asked>& there);
   Result<void> write(const kube::Json& record);
   // Of volumes on further machines.
-  std::optional<Asked> asked(const std::string& id) const;                              // under the lock
+  std::vector<Asked> asked(const std::string& id) const;                                // under the lock
+  std::optional<Asked> asked_at(const std::string& id, const std::string& host) const;  // the same
+  std::string host_at(const std::string& id, const std::string& node) const;            // the same: where a node has it, or is about to; empty: the pool's own machine
+  std::vector<std::string> hosts_of(const Intent& intent) const;                        // the same: where it is carried out
   Result<Sight> see(const std::string& id, const std::optional<Asked>& there);          // without it
   Result<void> ask_to_show(const Asked& there);                                         // the same
   Result<void> lives(const std::string& host);
@@ -93,7 +101,7 @@ class VolumePool {
   std::map<std::string, std::int64_t> wrapped_;  // by id: the version of its key by which it was seen to be closed
   std::set<std::string> busy_;      // ids whose turn somebody has
   std::set<std::string> settling_;  // ids on which the pool works itself
-  std::set<std::string> leaving_;   // whose attachment on a further machine is on its way and not wanted any more
+  std::map<std::string, std::set<std::string>> leaving_;  // by id: further machines to which an attachment is on its way that is not wanted any more
   Pool& pool_;
   Hosts* const hosts_;
   Ledger ledger_;

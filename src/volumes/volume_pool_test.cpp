@@ -33,6 +33,7 @@
 #include "base/rng.h"
 #include "volumes/fake_machine.h"
 #include "volumes/fake_pool.h"
+#include "volumes/engine_keeper.h"
 #include "volumes/file_pool.h"
 #include "kube/tiny_api.h"
 #include "volumes/luks.h"
@@ -61,6 +62,7 @@ struct Kind {
   bool managed = false;  // by engines
   bool encrypted = false;
   bool ceph = false;
+  bool kept = false;  // started by an EngineKeeper
 };
 class Pools : public testing::TestWithParam<Kind> {
  protected:
@@ -93,12 +95,28 @@ class Pools : public testing::TestWithParam<Kind> {
       run({"/bin/mount", "-o", "loop", folder + "/image", folder + "/pool"});
       if (testing::Test::HasFatalFailure()) return;
       {
-        auto pool = open_file_pool(folder + "/pool", engine, keyring_.get());
+        std::optional<Child> keeper;  // a process of its own, as it reaps whatever is its child
+        const std::string socket = folder + "/engines.sock";
+        if (GetParam().kept) {
+          const auto program = program_beside("bin/fairlead-volumes");
+          ASSERT_TRUE(program);
+          auto begun = Child::start({.argv = {*program, "engines", "--socket", socket, "--engine", engine}});
+          ASSERT_TRUE(begun) << begun.error().message;
+          keeper = std::move(*begun);
+          for (int i = 0; i < 1000 && !keeper_answers(socket); ++i) std::this_thread::sleep_for(10ms);
+          ASSERT_TRUE(keeper_answers(socket));
+        }
+        auto pool = open_file_pool(folder + "/pool", keeper ? std::string(kKeeperAt) + socket : engine, keyring_.get());
         ASSERT_TRUE(pool) << pool.error().message;
         auto opened = VolumePool::open(**pool, std::make_unique<MemoryJournal>(disk_));
         ASSERT_TRUE(opened) << opened.error().message;
         work(**pool, **opened);
         end_all(**pool);
+        if (keeper) {
+          EXPECT_TRUE(keeper->signal(SIGTERM));
+          const auto ended = keeper->wait(20s);
+          EXPECT_TRUE(ended && *ended && (*ended)->code == 0) << "it waits for its engines, of which none is left";
+        }
       }
       EXPECT_EQ(::umount2((folder + "/pool").c_str(), MNT_DETACH), 0);
     }).join();
@@ -293,7 +311,7 @@ TEST_P(Pools, ItWorksOnWhatNobodyHas) {
       ++times;
       const auto entry = volumes.entry(id);
       EXPECT_FALSE(entry->read_only);
-      put(pool, id, entry->device, "settled");
+      put(pool, id, entry->places.at("").device, "settled");
       EXPECT_EQ(volumes.attach(id, "w0").error().code, Code::Conflict) << "meanwhile nobody else has it";
       EXPECT_THAT(volumes.settle(id, [](const std::string&) -> Result<void> { return fail(Code::Internal, "at once"); }).error().message, HasSubstr("works on a already"));
       return {};
@@ -332,7 +350,8 @@ TEST_P(Pools, SnapshotsHoldWhatWasThere) {
     EXPECT_EQ(create(volumes, "small", 8 * mib, "s").error().code, Code::Invalid);
     EXPECT_EQ(create(volumes, "none", 16 * mib, "x").error().code, Code::NotFound);
     const auto old = volumes.attach("old", "w1"), twin = volumes.attach("twin", "w1");
-    ASSERT_TRUE(old && twin);
+    ASSERT_TRUE(old) << old.error().message;
+    ASSERT_TRUE(twin) << twin.error().message;
     for (const std::string& device : {at->device, old->device, twin->device}) EXPECT_EQ(sector_of(pool, device), 4096) << device << ": what was made on one is mounted on the other";
     EXPECT_EQ(got(pool, "old", old->device), "first");
     EXPECT_EQ(got(pool, "twin", twin->device), "second");
@@ -366,7 +385,7 @@ TEST_P(Pools, RoomIsPromisedOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}, Kind{"MemoryEncrypted", false, true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}, Kind{"MemoryEngine", false, true}, Kind{"XfsEngine", true, true}, Kind{"MemoryEncrypted", false, true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 
 // ---- the kernel alone
 
@@ -457,6 +476,33 @@ TEST_P(Engines, WhatIsPunchedReadsAsZeros) {
       ASSERT_EQ(::ioctl(fd.get(), what, range), 0) << what;
       EXPECT_TRUE(reads_zeros(at->device, 0)) << what;
     }
+  });
+}
+
+// The kernel drops what it is told of a file's size while writes to it end; what was added must be readable all the same.
+TEST_P(Engines, WhatGrowsUnderWritesIsReadToItsNewEnd) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    std::vector<std::jthread> writers;
+    std::atomic<int> failed = 0;
+    for (int i = 0; i < 8; ++i)
+      writers.emplace_back([&, i](const std::stop_token& stop) {
+        const std::unique_ptr<char, decltype(&std::free)> block(static_cast<char*>(std::aligned_alloc(4096, 4096)), &std::free);
+        std::fill_n(block.get(), 4096, static_cast<char>('a' + i));
+        const Fd fd(::open(at->device.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+        for (std::int64_t n = 0; !stop.stop_requested(); ++n)
+          if (::pwrite(fd.get(), block.get(), 4096, (i * mib) + n % 256 * 4096) != 4096) ++failed;
+      });
+    for (std::int64_t size = 18 * mib; size <= 80 * mib; size += 2 * mib) {
+      ASSERT_TRUE(volumes.grow("a", size));
+      EXPECT_TRUE(reads_zeros(at->device, size - 4096)) << size;
+      EXPECT_EQ(pool.look("a")->devices.at(0).size, size);
+    }
+    writers.clear();
+    EXPECT_EQ(failed, 0);
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
   });
 }
 
@@ -615,8 +661,8 @@ TEST_P(Encrypted, AKeyThatAsksForGrantsServesByOne) {
     EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::Forbidden);
   });
 }
-INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
-INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 
 // ---- Ceph alone
 
@@ -731,7 +777,7 @@ TEST_P(Machines, AnEngineServesWhoMayAndNobodyElse) {
     api::AskedVolume older = asked;
     older.generation = 2;
     EXPECT_FALSE(machine->start_engine(asked)) << "nobody has allowed it";
-    ASSERT_TRUE(pool.allow("a", host, 3));
+    ASSERT_TRUE(pool.allow("a", host, 3, false));
     EXPECT_FALSE(machine->start_engine(older));
     auto started = machine->start_engine(asked);
     ASSERT_TRUE(started) << started.error().message;
@@ -760,9 +806,9 @@ TEST_P(Machines, AnEngineServesWhoMayAndNobodyElse) {
     EXPECT_EQ(seen->devices[0].size, 128 * mib);
     EXPECT_EQ(seen->engine->limits.iops, 0);
     // By force.
-    const auto shut = pool.shut_out("a");
+    const auto shut = pool.shut_out("a", 3, false);
     ASSERT_TRUE(shut) << shut.error().message;
-    EXPECT_TRUE(pool.shut_out("a")) << "once more is no error";
+    EXPECT_TRUE(pool.shut_out("a", 3, false)) << "once more is no error";
     if (fake == nullptr) {
       const std::string block(4096, 'x');
       const Fd fd(::open(device.c_str(), O_WRONLY | O_CLOEXEC | O_SYNC));
@@ -778,12 +824,12 @@ TEST_P(Machines, AnEngineServesWhoMayAndNobodyElse) {
     EXPECT_EQ(got(pool, "a", here->device), "what was written there");
     ASSERT_TRUE(volumes.detach("a", "n0", here->generation));
     // Withdrawn before it has begun.
-    ASSERT_TRUE(pool.allow("a", host, 5));
-    ASSERT_TRUE(pool.withdraw("a"));
+    ASSERT_TRUE(pool.allow("a", host, 5, false));
+    ASSERT_TRUE(pool.withdraw("a", 5));
     api::AskedVolume later = asked;
     later.generation = 5, later.size = 128 * mib;
     EXPECT_FALSE(machine->start_engine(later));
-    ASSERT_TRUE(pool.allow("a", host, 6));
+    ASSERT_TRUE(pool.allow("a", host, 6, false));
     later.generation = 6;
     auto told = carry_out(*machine, later);
     EXPECT_EQ(told.message, "");
@@ -791,6 +837,59 @@ TEST_P(Machines, AnEngineServesWhoMayAndNobodyElse) {
     EXPECT_EQ(carry_out(*machine, later).device, told.device) << "it is so already";
     told = carry_out(*machine, {.id = "a", .generation = 6, .show = false});
     EXPECT_TRUE(told.heard && !told.there()) << told.message;
+  });
+}
+// Two machines, which are two hosts to Ceph.
+TEST_P(Machines, AnyNumberReadsAVolumeAndNoneWritesBesideThem) {
+  with_pool([&](Pool& pool, VolumePool& volumes) {
+    auto* const fake = dynamic_cast<FakePool*>(&pool);
+    const auto world = fake == nullptr ? nullptr : std::make_unique<FakeMachine::World>(*fake);
+    const std::string hosts[] = {random_uuid(), random_uuid()};
+    std::vector<std::unique_ptr<Machine>> machines;
+    for (const std::string& host : hosts) {
+      CephPlace place = ceph_;
+      place.host = host;
+      if (fake != nullptr) machines.push_back(std::make_unique<FakeMachine>(*world, host));
+      else machines.push_back(rbd_machine(place, store_->pool_id(), *keyring_));
+    }
+    ASSERT_TRUE(create(volumes, "a", 64 * mib));
+    const auto at = volumes.attach("a", "n0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, "for all");
+    const auto asked = [&](std::int64_t generation, bool read_only) { return api::AskedVolume{.id = "a", .generation = generation, .show = true, .read_only = read_only, .encrypted = GetParam().encrypted, .size = 64 * mib}; };
+    ASSERT_TRUE(pool.allow("a", hosts[0], 2, true));
+    EXPECT_FALSE(machines[0]->start_engine(asked(2, true))) << "it is written here";
+    ASSERT_TRUE(volumes.detach("a", "n0", at->generation));
+    // One machine after the other: here they have one flock. A dead reader, whose machine is another, is not in the way of one that reads.
+    EXPECT_FALSE(machines[0]->start_engine(asked(2, false))) << "it may read, and no more";
+    EXPECT_FALSE(machines[1]->start_engine(asked(3, true))) << "nobody has allowed it";
+    ASSERT_TRUE(pool.allow("a", hosts[1], 3, true));
+    const auto first = machines[0]->start_engine(asked(2, true));
+    ASSERT_TRUE(first) << first.error().message << ": what is allowed to the second is allowed to the first still";
+    ASSERT_TRUE(machines[0]->attach({"a", 2}, true));
+    const auto seen = machines[0]->look({"a", 2});
+    ASSERT_TRUE(seen && seen->devices.size() == 1);
+    EXPECT_EQ(got(pool, "a", seen->devices[0].name), "for all");
+    EXPECT_FALSE(pool.start_engine("a", false, {})) << "it is read there";
+    ASSERT_TRUE(pool.withdraw("a", 3));
+    EXPECT_FALSE(machines[1]->start_engine(asked(3, true)));
+    ASSERT_TRUE(pool.shut_out("a", 3, true)) << "of one that has never begun";
+    EXPECT_FALSE(machines[0]->look({"a", 2})->engine->failed);
+    EXPECT_EQ(got(pool, "a", seen->devices[0].name), "for all") << "that of the other goes on";
+    // While it is read it grows, and is copied.
+    ASSERT_TRUE(pool.grow_file("a", 128 * mib));
+    ASSERT_TRUE(machines[0]->grow_engine({"a", 2}));
+    EXPECT_EQ(machines[0]->look({"a", 2})->engine->size, 128 * mib);
+    ASSERT_TRUE(pool.copy_part("b", "a", false, 128 * mib));
+    ASSERT_TRUE(pool.drop_part("b"));
+    const auto shut = pool.shut_out("a", 2, true);
+    ASSERT_TRUE(shut) << shut.error().message;
+    ASSERT_TRUE(machines[0]->detach({"a", 2}, seen->devices[0].name));
+    ASSERT_TRUE(machines[0]->stop_engine({"a", 2}));
+    ASSERT_TRUE(pool.ended("a", 2));
+    const auto again = pool.start_engine("a", false, {});
+    EXPECT_TRUE(again) << again.error().message << ": nobody reads it any more";
+    EXPECT_TRUE(pool.stop_engine("a"));
   });
 }
 INSTANTIATE_TEST_SUITE_P(Both, Machines, testing::Values(Kind{"MemoryEngine", false, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
@@ -839,8 +938,8 @@ std::set<std::string> nodes_of(const Entry& entry) {
   return out;
 }
 
-// One life: random operations, with a death at the n-th place where there can be one. Returns how many places there were; `wrong`: what was answered and does not hold.
-int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& wrong) {
+// One life: random operations, with a death at the n-th place where there can be one; or with a disk that is full at the n-th place where room is needed, of files and of the journal. Returns how many places there were; `wrong`: what was answered and does not hold.
+int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& wrong, std::optional<int> full_at = {}) {
   Rng rng(seed);
   FakePool pool;
   pool.size = 200 * mib;
@@ -851,9 +950,14 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
   const auto dies = [&](bool) { return dead = dead || places++ == dies_at; };
   pool.dies = disk.dies = dies;
   pool.full = [&] { return rng.below(12) == 0; };
+  if (full_at) {
+    pool.dies = disk.dies = {};
+    pool.full = disk.full = [&] { return places++ == *full_at; };
+  }
   Model model;
   const auto open = [&]() -> std::unique_ptr<VolumePool> {
     auto opened = VolumePool::open(pool, std::make_unique<MemoryJournal>(disk));
+    if (!opened && full_at) opened = VolumePool::open(pool, std::make_unique<MemoryJournal>(disk));  // somebody made room
     if (!opened && !dead) wrong.push_back("it does not open: " + opened.error().message);
     return opened ? std::move(*opened) : nullptr;
   };
@@ -939,11 +1043,11 @@ int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& 
       default:  // somebody writes
         if (at != model.all.end() && !at->second.snapshot && !at->second.nodes.empty() && !at->second.reads) after.all.at(id).content = pool.files.at(id + ".volume").content = fmt::format("text {}", ++written);
     }
-    if (dead) {
-      // The process is gone, and the machine's unsynced bytes. What was asked for is done, or is not.
+    if (dead || !volumes->usable()) {
+      // The process is gone, and the machine's unsynced bytes; or its journal could not be written, and is read anew. What was asked for is done, or is not.
       doubtful = id;
       volumes.reset();
-      disk.crash(rng);
+      if (dead) disk.crash(rng);
       dead = false;
       dies_at = -1;
       volumes = open();
@@ -975,6 +1079,20 @@ TEST(VolumePool, WhatWasAnsweredHoldsWhoeverDiesWhen) {
     }
   }
   EXPECT_GT(deaths, 1'000);
+}
+
+TEST(VolumePool, WhatWasAnsweredHoldsWhereverTheDiskIsFull) {
+  std::vector<std::string> wrong;
+  int times = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const int places = live(seed, -1, true, wrong, -1);
+    ASSERT_THAT(wrong, IsEmpty());
+    for (int full = 0; full < places; ++full, ++times) {
+      (void)live(seed, -1, true, wrong, full);
+      ASSERT_THAT(wrong, IsEmpty()) << "seed " << seed << ", full at the place " << full;
+    }
+  }
+  EXPECT_GT(times, 1'000);
 }
 
 // The test would see it.

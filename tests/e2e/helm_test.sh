@@ -154,9 +154,10 @@ refused 'volumes.controller.images.provisioner: say where' render f $operator_ch
 refused 'volumes.controller.images.snapshotter: say where' render f $operator_chart --set $volumes,volumes.snapshots.enabled=true
 refused 'volumes/size' render f $operator_chart --set $volumes,volumes.size=large
 refused 'volumes/image' render f $operator_chart --set $volumes,volumes.image=../pool.img
+refused 'deletionPolicy' render f $operator_chart --set $volumes,volumes.snapshots.class.deletionPolicy=Keep
 refused 'kubeletDir' render f $operator_chart --set $volumes,volumes.kubeletDir=kubelet
-render f $operator_chart -n lab --set "$volumes,$snapshots,volumes.storageClass.create=true,volumes.nodeSelector.disk=pool,volumes.kubeletDir=/data/kubelet" > "$work/volumes.yaml"
-render f $operator_chart --set "$volumes,volumes.image=,volumes.size=" > "$work/volumes-xfs.yaml"
+render f $operator_chart -n lab --set "$volumes,$snapshots,volumes.storageClass.create=true,volumes.snapshots.class.create=true,volumes.snapshots.class.default=true,volumes.nodeSelector.disk=pool,volumes.kubeletDir=/data/kubelet" > "$work/volumes.yaml"
+render f $operator_chart --set "$volumes,volumes.image=,volumes.size=,volumes.snapshots.class.create=true,volumes.controller.replicas=1" > "$work/volumes-xfs.yaml"
 /usr/bin/python3 - "$work/volumes.yaml" "$work/volumes-xfs.yaml" << 'PYTHON'
 import sys, yaml
 read = lambda path: {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(open(path)) if d}
@@ -164,7 +165,7 @@ all, xfs = read(sys.argv[1]), read(sys.argv[2])
 pod = all["DaemonSet", "f-fairlead-volumes"]["spec"]["template"]["spec"]
 pool, driver = pod["containers"]
 assert pod["nodeSelector"] == {"disk": "pool"} and not pod["automountServiceAccountToken"]
-assert {"--engine=off", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi"} <= set(pool["args"]), pool["args"]
+assert {"--engine=unix:///run/fairlead-volumes/engines.sock", "--image=/var/lib/fairlead-volumes/pool.img", "--size=50Gi"} <= set(pool["args"]), pool["args"]
 assert {"--own-pool", "--seen-as=unix:///data/kubelet/plugins/csi.fairlead.dev/csi.sock"} <= set(driver["args"]), driver["args"]
 tokens = [c["name"] for c in pod["containers"] if any("serviceaccount" in m["mountPath"] for m in c["volumeMounts"])]
 assert tokens == ["pool"], tokens
@@ -172,6 +173,14 @@ assert not any(arg.startswith(("--image", "--size")) for arg in xfs["DaemonSet",
 names = lambda of: [c["name"] for c in of["Deployment", "f-fairlead-volumes-controller"]["spec"]["template"]["spec"]["containers"]]
 assert names(all) == ["driver", "provisioner", "attacher", "resizer", "snapshotter"] and names(xfs) == names(all)[:-1]
 assert ("StorageClass", "fairlead") in all and ("StorageClass", "fairlead") not in xfs
+# A class of snapshots only where there are any.
+of_snapshots = all["VolumeSnapshotClass", "fairlead"]
+assert of_snapshots["driver"] == "csi.fairlead.dev" and of_snapshots["deletionPolicy"] == "Delete" and of_snapshots["metadata"]["annotations"] == {"snapshot.storage.kubernetes.io/is-default-class": "true"}, of_snapshots
+assert ("VolumeSnapshotClass", "fairlead") not in xfs
+# A drain takes one controller at a time; of one it takes that.
+budget = lambda of: of["PodDisruptionBudget", "f-fairlead-volumes-controller"]["spec"]
+assert (budget(all)["minAvailable"], budget(xfs)["minAvailable"]) == (1, 0)
+assert budget(all)["selector"] == all["Deployment", "f-fairlead-volumes-controller"]["spec"]["selector"]
 # Each account has its own role and no other.
 bound = sorted((d["subjects"][0]["name"], d["roleRef"]["name"]) for d in all.values() if d["kind"].endswith("RoleBinding") and "volumes" in d["subjects"][0]["name"])
 assert bound == [("f-fairlead-volumes",) * 2] + [("f-fairlead-volumes-controller",) * 2] * 2, bound

@@ -85,7 +85,9 @@ after_end() {
   "$build/bin/fairlead-volumes" destroy --folder "$folder/pool" --image "$folder/pool.img" --yes
 }
 
-# As systemd makes it on a node: what is mounted in a container is to be seen outside.
+# As systemd makes it on a node: what is mounted in a container is to be seen outside. What engines serve is there as well, and not the machine's own.
+mkdir -p /run/fairlead-volumes
+mount -t tmpfs none /run/fairlead-volumes
 mount --make-rshared /
 # archive OUT NAME:TAG=FILES...: images of one layer each. FILES is a folder, or a program.
 archive() {
@@ -128,7 +130,8 @@ volumes:
   kubeletDir: $PEER_KUBELET_ROOT
   tolerations: [{operator: Exists}]
   storageClass: {create: true}
-  snapshots: {enabled: true}
+  engines: {encryption: true, terminationGracePeriodSeconds: 3}
+  snapshots: {enabled: true, class: {create: true}}
   controller:
     tolerations: [{operator: Exists}]
     images: {provisioner: "fairlead.local/csi-provisioner:1", attacher: "fairlead.local/csi-attacher:1", resizer: "fairlead.local/csi-resizer:1", snapshotter: "fairlead.local/csi-snapshotter:1"}
@@ -141,6 +144,7 @@ start snapshots.log "$sidecars/snapshot-controller" --kubeconfig="$KUBECONFIG" -
 pods_of() { k -n fairlead-system get pods -l "app.kubernetes.io/component=$1" -o name; }
 ready() { k -n fairlead-system wait --for=condition=Ready pod -l "app.kubernetes.io/component=$1" --timeout=2s; }
 wait_until 120 "the node's pod is ready" ready volumes
+wait_until 60 "the engines' pod is ready" ready volumes-engines
 wait_until 120 "the controller's pods are ready" ready volumes-controller
 wait_until 60 'the pool is known' is volumepool "$node" '{.status.nodes[0]}' "$node"
 wait_until 60 'the kubelet knows the driver' is csinode "$node" '{.spec.drivers[0].name} {.spec.drivers[0].topologyKeys[0]}' 'csi.fairlead.dev topology.fairlead.dev/pool'
@@ -204,6 +208,42 @@ wait_until 20 'the pod writes' test -s "$mounted/beat"
 [ "$(stat -f -c %T "$mounted")" = xfs ] || fail "the file system is $(stat -f -c %T "$mounted")"
 say 'a pod writes to the volume of its claim'
 
+# One that is encrypted and held to limits, by an engine in a pod of its own.
+k apply -f - > "$work/out" 2>&1 << YAML || fail 'a claim of an encrypted volume'
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: sealed}
+provisioner: csi.fairlead.dev
+volumeBindingMode: WaitForFirstConsumer
+parameters: {class: local-managed, encrypted: "true", iops: "2000", csi.storage.k8s.io/fstype: xfs}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: sealed}
+spec: {accessModes: [ReadWriteOnce], storageClassName: sealed, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sealer}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  automountServiceAccountToken: false
+  tolerations: [{operator: Exists}]
+  containers: [{name: main, image: "fairlead.local/try:1", imagePullPolicy: Never, command: [sh, -c, "echo in-nobodys-hands > /data/kept; sync; while :; do echo alive > /data/beat && sync; sleep 1; done"], volumeMounts: [{name: data, mountPath: /data}]}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: sealed}}]
+YAML
+wait_until 120 'the pod with the encrypted volume runs' is pod sealer '{.status.phase}' Running
+sealed_pv=$(field pvc/sealed '{.spec.volumeName}')
+sealed=$(field "pv/$sealed_pv" '{.spec.csi.volumeHandle}')
+sealed_at=$PEER_KUBELET_ROOT/pods/$(field pod/sealer '{.metadata.uid}')/volumes/kubernetes.io~csi/$sealed_pv/mount
+wait_until 20 'it writes' test -s "$sealed_at/beat"
+engine=$(pgrep -f "^.?usr/bin/fairlead-disk serve --file $folder/pool/$sealed.volume ") || fail 'no engine serves it'
+grep -q -a -m 1 LUKS "$folder/pool/$sealed.volume" || fail 'it has no header of an encrypted volume'
+! grep -q -a in-nobodys-hands "$folder/pool/$sealed.volume" || fail 'what was written lies readable on the disk'
+[ "$(field "volume/$sealed" '{.status.iops}')" = 2000 ] || fail "its limits are $(field "volume/$sealed" '{.status}')"
+say 'an encrypted volume with limits is served by an engine in a pod of its own'
+
 slurm() { kd exec controller-0 -c slurmctld -- "$@"; }
 worker_is_idle() { [ "$(slurm sinfo -h -N -n "$1" -o %t | tr -d '[:space:]')" = idle ]; }
 wait_until 120 'the Slurm worker is idle' worker_is_idle data-0
@@ -236,12 +276,6 @@ job_is RUNNING || fail "the Slurm job does not run any more: $(tail -n 5 "$of_wo
 say "a larger template has made the volume of the Slurm worker larger under its job, which has filled more than it had before"
 
 k apply -f - > "$work/out" 2>&1 << 'YAML' || fail 'a snapshot and a claim of it'
-apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshotClass
-metadata: {name: fairlead}
-driver: csi.fairlead.dev
-deletionPolicy: Delete
----
 apiVersion: snapshot.storage.k8s.io/v1
 kind: VolumeSnapshot
 metadata: {name: then}
@@ -313,14 +347,39 @@ say "a worker that was made anew has its data; claims stay until they are delete
 # All of the chart's pods anew, as at an upgrade.
 old=$(pods_of volumes)
 k -n fairlead-system delete pod -l 'app.kubernetes.io/component in (volumes, volumes-controller)' --timeout=60s > "$work/out" 2>&1 || fail "delete the chart's pods"
-rm -f "$mounted/beat"
+rm -f "$mounted/beat" "$sealed_at/beat"
 wait_until 20 'the pod goes on without them' test -s "$mounted/beat"
+wait_until 20 'so does that with an engine' test -s "$sealed_at/beat"
 wait_until 60 'others are there' eval '[ -n "$(pods_of volumes)" ] && [ "$(pods_of volumes)" != "$old" ]'
 wait_until 120 "the node's pod is ready again" ready volumes
 wait_until 120 "the controller's pods are ready again" ready volumes-controller
 wait_until 60 'the volume is known as in use' is volume "$volume" '{.status.phase} {.status.node}' "InUse $node"
 [ "$(grep -c " $folder/pool " /proc/self/mountinfo)" = 1 ] || fail "the pool is mounted otherwise than once: $(grep " $folder/pool " /proc/self/mountinfo)"
-say "the chart's pods were made anew; the pod went on"
+kill -0 "$engine" || fail 'the engine has ended with them'
+# The new daemon changes the limits of an engine that it did not start.
+k patch volume "$sealed" --type=merge -p '{"spec":{"iops":3000}}' > /dev/null
+wait_until 30 'the limits have changed' is volume "$sealed" '{.status.iops}' 3000
+say "the chart's pods were made anew; the pods went on, that with an engine, too, whose limits the new one changed"
+# Nor are they taken away by a choice while they serve.
+for choice in volumes.engines.enabled=false volumes.enabled=false; do
+  ! "$programs/helm" upgrade f "$top/deploy/helm/fairlead" -n fairlead-system -f "$work/values.yaml" --set "$choice" > "$work/out" 2>&1 || fail "an upgrade with $choice takes the engines away"
+  grep -q "$sealed on node $node would lose its disk" "$work/out" || fail "the upgrade with $choice does not say why it is refused"
+done
+# Who takes the engines' pod away takes their volumes: it is told, and mended once nobody uses what is broken.
+k -n fairlead-system delete pod -l app.kubernetes.io/component=volumes-engines --timeout=60s > "$work/out" 2>&1 || fail "delete the engines' pod"
+! kill -0 "$engine" 2> /dev/null || fail 'the engine goes on without its pod'
+tells() { field "attachment/$sealed.$node" '{.status.message}' | grep -q .; }
+wait_until 30 'it is told at the attachment' tells
+k delete pod sealer --timeout=60s > /dev/null
+wait_until 120 "another engines' pod is ready" ready volumes-engines
+k run opener --image=fairlead.local/try:1 --image-pull-policy=Never --restart=Never --overrides='{"spec":{"automountServiceAccountToken":false,"tolerations":[{"operator":"Exists"}],"containers":[{"name":"main","image":"fairlead.local/try:1","imagePullPolicy":"Never","command":["sh","-c","read words < /data/kept; echo $words; [ $words = in-nobodys-hands ]"],"volumeMounts":[{"name":"data","mountPath":"/data"}]}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"sealed"}}]}}' > "$work/out" 2>&1 || fail 'another pod for the encrypted volume'
+has_ended() { [[ $(field pod/opener '{.status.phase}') =~ ^(Succeeded|Failed)$ ]]; }
+wait_until 150 'the next pod has ended' has_ended
+is pod opener '{.status.phase}' Succeeded || fail "the next pod has not what was synced: $(k logs opener 2>&1; k get pod opener -o 'jsonpath={.status.containerStatuses}')"
+k delete pod opener --timeout=60s > /dev/null
+k delete pvc sealed > /dev/null
+wait_until 150 'the encrypted volume goes with its claim' gone volume "$sealed"
+say "the engines' pod was deleted: that was told, and the next pod found what was synced"
 
 k delete pod writer --timeout=60s > /dev/null
 k delete pvc data > /dev/null

@@ -262,6 +262,69 @@ run delete pvc back -n default > /dev/null
 until_true 30 'a retained volume is free again' phase_is volume back Available
 note 'deleted with the claim; a retained one stays'
 
+# --- a second pool, which one of the nodes reaches beside the first
+[ "$(cat "/sys/block/$(basename "$(findmnt -n -o SOURCE "$FAIRLEAD_STATE_DIR/pool" || losetup -n -O NAME -j "$FAIRLEAD_STATE_DIR/pool.img")")/loop/dio")" = 1 ] || fail "the pool's image is read and written through the page cache"
+"$build/bin/fairlead-volumes" run --folder "$work/far" --image "$work/far.img" --size 4Gi --sparse --name far --nodes kubernetes.io/hostname=m1 --metrics off --kubeconfig "$FAIRLEAD_STATE_DIR/pki/admin.kubeconfig" > "$work/far.log" 2>&1 &
+far=$!
+end_far() {
+  local status=$?
+  [ -z "$far" ] || { kill "$far" 2> /dev/null; wait "$far" 2> /dev/null; far=''; "$build/bin/fairlead-volumes" destroy --folder "$work/far" --image "$work/far.img" --yes || status=1; }
+  return "$status"
+}
+trap 'end_far; clean_up' EXIT
+until_true 20 'its node tells that it reaches both' says node m1 '"pool.fairlead.dev/far": "true"'
+[ "$(field node m1 "o['metadata']['labels']['topology.fairlead.dev/pool']") $(field node m0 "o['metadata']['labels'].get('pool.fairlead.dev/far')")" = 'local None' ] || fail "the labels of the nodes: $(run get nodes -o json)"
+# claim NAME CLASS [MORE]
+claim() { apply << YAML
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $1, namespace: default}
+spec: {accessModes: [ReadWriteOnce], storageClassName: $2, resources: {requests: {storage: 1Gi}}${3:+, $3}}
+YAML
+}
+apply <<< '{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: far}, provisioner: csi.fairlead.dev, volumeBindingMode: WaitForFirstConsumer, parameters: {pool: far, csi.storage.k8s.io/fstype: xfs}}'
+claim near fast
+claim away far
+# Where both are to be had, though nobody says where that is.
+apply << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: both, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "busybox:1", command: [sh, -c, "echo near > /near/file; echo away > /away/file; sync; sleep 3600"], volumeMounts: [{name: near, mountPath: /near}, {name: away, mountPath: /away}]}]
+  volumes: [{name: near, persistentVolumeClaim: {claimName: near}}, {name: away, persistentVolumeClaim: {claimName: away}}]
+YAML
+until_true 60 'a pod with claims in both runs' phase_is pod both Running
+[ "$(field pod both "o['spec']['nodeName']") $(field volume "$(field pvc near "o['spec']['volumeName']")" "o['spec']['pool']") $(field volume "$(field pvc away "o['spec']['volumeName']")" "o['spec']['pool']")" = 'm1 local far' ] || fail 'where they are'
+until_true 20 'it has written' run exec both -n default -- grep -qx away /away/file
+# A copy is where its source is, and so its pod. Its class names no pool.
+apply <<< '{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: any}, provisioner: csi.fairlead.dev, volumeBindingMode: WaitForFirstConsumer, parameters: {csi.storage.k8s.io/fstype: xfs}}'
+claim away-too any 'dataSource: {kind: PersistentVolumeClaim, name: away}'
+apply << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: copies, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "busybox:1", command: [sh, -c, "cat /data/file; sleep 3600"], volumeMounts: [{name: v, mountPath: /data}]}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: away-too}}]
+YAML
+until_true 60 'a copy in the second pool is read' bash -c "'$fairlead' logs copies -n default | grep -qx away"
+[ "$(field pod copies "o['spec']['nodeName']")" = m1 ] || fail 'the pod of a copy is elsewhere'
+# What no node can give is told.
+pod nowhere m0 'sleep 3600' away
+until_true 30 'a pod on the other node is told that it cannot be' bash -c "'$fairlead' get events -n default -o json | grep -q 'volume node affinity conflict'"
+run delete pod both copies nowhere -n default > /dev/null
+volumes_of_two=$(for one in near away away-too; do field pvc $one "o['spec']['volumeName']"; done)
+run delete pvc near away away-too -n default > /dev/null
+for one in $volumes_of_two; do until_true 60 'the volumes of both go' gone volume "$one"; done
+end_far || fail 'the second pool does not go'
+run delete volumepool far > /dev/null
+until_true 20 'the node does not tell of it any more' bash -c "! '$fairlead' get node m1 -o json | grep -q pool.fairlead.dev/far"
+[ "$(field node m1 "o['metadata']['labels']['topology.fairlead.dev/pool']")" = local ] || fail 'the first pool'
+note 'a node that reaches two pools: a pod with a claim in each, and a copy goes to where its source is'
+
 # --- a block device, without a file system
 apply << 'YAML'
 apiVersion: v1

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Volumes in a Ceph pool, on a real Ceph of one monitor, one manager and one OSD, with cephx: the pool's suite; then a site on the embedded engine with fairlead-volumes, whose user may use one namespace alone: volumes, snapshots,
-# copies, growth, limits, encryption; daemon, store and engine are killed; a second daemon is refused, and takes over. A further machine is a mount namespace with a /run of its own, in which `fairlead-volumes host` runs: its volumes come and go,
-# are moved, go on through a take-over, wait while it is silent, and are taken from it by force.
+# copies, growth, limits, encryption; daemon, store and engine are killed; a second daemon is refused, and takes over. A further machine is a mount namespace with a /run and a /dev of its own, in which `fairlead-volumes host` runs: its volumes come and go,
+# are moved, have names, are read there and here at once, go on through a take-over,
+# wait while it is silent, are taken from it by force, and are given to it by AttachClusterNodeVolume.
 #   ceph_test.sh BUILD_DIR [suite|site]     as root. In a mount namespace of its own: no mount is left. Loop devices, engines and Ceph are ended at the end.
 set -euo pipefail
 build=$(realpath "${1:?usage: ceph_test.sh BUILD_DIR [suite|site]}")
@@ -59,7 +60,7 @@ end_volumes() {
 before_end() { end_volumes; }
 after_end() { ceph_stop; }
 
-ceph_start "$work/ceph" 20G || fail 'Ceph does not start'
+ceph_start "$work/ceph" 30G || fail 'Ceph does not start'
 say 'a Ceph with cephx'
 
 if [ "$part" != site ]; then
@@ -90,7 +91,7 @@ fill() { dd if=/dev/urandom of="$1" bs=1M count="${2:-64}" oflag=direct conv=fsy
 volumes() { # LOG FOLDER
   start "$1" "$build/bin/fairlead-volumes" run --folder "$2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --host-silence 12 --metrics off --kubeconfig "$admin"
 }
-serve
+serve --no-cluster-machines  # a cluster's nodes are those that there are
 printf 'apiVersion: v1\nkind: Node\nmetadata: {name: here, labels: {site: "yes"}}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {site: "yes"}}\n' | fairlead apply -f - > /dev/null
 volumes volumes.log "$work/host"
 daemon=$last
@@ -204,10 +205,10 @@ v rm busy --yes
 say 'images, snapshots and holders of others stay'
 
 # --- a further machine
-unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /run && exec sleep infinity' &
+unshare --mount --propagation private sh -c 'mount -t tmpfs tmpfs /run && mkdir /run/dev && mount -t tmpfs -o mode=755 tmpfs /run/dev && cd /dev && cp -a null zero full random urandom tty fuse loop-control /run/dev/ && ln -s /proc/self/fd /run/dev/fd && mkdir /run/dev/shm && mount --move /run/dev /dev && touch /dev/of-m2 && exec sleep infinity' &
 space=$!
-has_own_run() { ! there test -e "/run/fairlead-volumes"; }
-wait_until 10 'a further machine' has_own_run
+is_made() { there test -e /dev/of-m2; }
+wait_until 10 'a further machine' is_made
 further() { # LOG
   start "$1" nsenter --mount="/proc/$space/ns/mnt" "$build/bin/fairlead-volumes" host --folder "$work/m2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --pool shared --name m2 --nodes machine=two --metrics off --kubeconfig "$admin"
 }
@@ -304,6 +305,78 @@ there umount "$work/mnt-far"
 v detach late
 say 'its process, its engine and the daemon were killed'
 
+# --- names of devices there
+named() { # VOLUME NODE NAME
+  printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Attachment\nmetadata: {name: %s.%s}\nspec: {volume: %s, pool: shared, node: %s, deviceName: %s}\n' "$1" "$2" "$1" "$2" "$3" | fairlead apply -f - > /dev/null
+}
+says_that() { [[ $(field attachment "$1" "o['status'].get('message','')") == *"$2"* ]]; }
+leads_to() { [ "$(there readlink "$1")" = "fairlead/$2" ] && [ "$(there readlink -f "$1")" = "$(far_device "$2")" ]; }
+for name in called other-one; do v create "$name" --size 1Gi; done
+named called far /dev/xvdz
+wait_until 30 'a device with a name' phase_is attachment called.far Attached
+leads_to /dev/xvdz called || fail 'the name leads elsewhere'
+[ "$(readlink /dev/xvdz)" != fairlead/called ] || fail 'the name is on this machine'
+fill "$(far_device called)" 16
+called=$(sum_of "$(far_device called)" 16)
+[ "$(there dd if=/dev/xvdz bs=1M count=16 iflag=direct status=none | sha256sum | cut -d' ' -f1)" = "$called" ] || fail 'what is read by the name'
+named other-one far /dev/xvdz
+wait_until 20 'that the name is taken' says_that other-one.far 'on the machine m2: there is a /dev/xvdz on this machine already'
+phase_is attachment other-one.far Attaching || fail 'a volume that is not found by its name counts as attached'
+# Its process and its engine are killed: the name follows, or is not there.
+kill -9 "$host" "$(far_pid called.1)"
+wait_until 10 'it is gone' gone "$host"
+further m2-3.log
+host=$last
+again() { phase_is attachment called.far Attached && [ -n "$(far_pid called.1)" ] && leads_to /dev/xvdz called && [ "$(there dd if=/dev/xvdz bs=1M count=16 iflag=direct status=none | sha256sum | cut -d' ' -f1)" = "$called" ]; }
+wait_until 40 'the name leads to the volume as it is shown anew' again
+fairlead delete attachment called.far > /dev/null
+wait_until 20 'it is detached' gone_is attachment called.far
+wait_until 30 'who waited for the name has it' phase_is attachment other-one.far Attached
+leads_to /dev/xvdz other-one || fail 'the name leads elsewhere'
+there sh -c 'echo theirs > /dev/sdy'
+named called far /dev/sdy
+wait_until 20 'that the name is taken' says_that called.far 'there is a /dev/sdy on this machine already'
+for name in called other-one; do fairlead delete attachment "$name.far" > /dev/null; done
+for name in called other-one; do wait_until 20 'it is detached' gone_is attachment "$name.far"; done
+[ "$(there cat /dev/sdy)" = theirs ] || fail 'a file of others is gone'
+! there test -e /dev/fairlead && ! there test -L /dev/xvdz || fail 'links are left'
+for name in called other-one; do v rm "$name" --yes; done
+say 'names of devices there: they follow, are not taken from others, and go'
+
+# --- read on both machines at once
+v create shown --size 1Gi
+v attach shown far
+refused 'is attached to far' fairlead volume attach shown here --read-only --timeout 3
+fill "$(far_device shown)" 64
+shown=$(sum_of "$(far_device shown)")
+v detach shown
+v attach shown here --read-only
+v attach shown far --read-only
+serves_far "shown.$(field attachment shown.far "o['status']['generation']")" || fail 'its engine is not there'
+[ -n "$(engine_pid shown)" ] || fail 'its engine is not here'
+[ "$(sum_of "$(device_of shown)")" = "$shown" ] && [ "$(sum_of "$(far_device shown)")" = "$shown" ] || fail 'what is read'
+refused 'is attached to far, here' fairlead volume attach shown other --timeout 3
+for device in "$(device_of shown)" "$(far_device shown)"; do ! dd if=/dev/zero of="$device" bs=1M count=1 oflag=direct conv=fsync status=none 2> /dev/null || fail 'one that reads writes'; done
+v grow shown 2Gi
+for device in "$(device_of shown)" "$(far_device shown)"; do [ "$(blockdev --getsize64 "$device")" = 2147483648 ] || fail 'it has not grown on both machines'; done
+v snapshot shown --name shown-then
+# The engine there is killed, then its process: the other machine's goes on.
+far_shown() { far_pid "shown.$(field attachment shown.far "o['status']['generation']")"; }
+kill -9 "$(far_shown)"
+[ "$(sum_of "$(device_of shown)")" = "$shown" ] || fail 'what is read here when the engine there dies'
+again() { phase_is attachment shown.far Attached && [ -n "$(far_shown)" ] && [ "$(sum_of "$(far_device shown)")" = "$shown" ]; }
+wait_until 40 'it is read there anew' again
+v detach shown far
+v detach shown here
+v attach shown here
+fill "$(device_of shown)" 64
+shown=$(sum_of "$(device_of shown)")
+v detach shown
+v attach shown here --read-only
+v attach shown far --read-only
+[ "$(sum_of "$(far_device shown)")" = "$shown" ] || fail 'what was written in between'
+say 'read on two machines at once, written on none meanwhile'
+
 # --- another machine
 refused 'is the pool of another fairlead-volumes' "$build/bin/fairlead-volumes" run --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --nodes site=yes --metrics off --kubeconfig "$admin"
 refused 'say --yes' "$build/bin/fairlead-volumes" take-over --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf"
@@ -313,7 +386,7 @@ kill -STOP "$daemon" "$host"
 "$build/bin/fairlead-volumes" take-over --folder "$work/host2" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --yes > "$work/out" 2>&1 || fail 'take over'
 ! dd if=/dev/zero of="$(device_of back)" bs=1M count=8 oflag=direct conv=fsync status=none 2> /dev/null || fail 'an engine that was shut out writes'
 kill -9 "$daemon"
-for name in back sealed sealed-back data moved-back; do
+for name in back sealed sealed-back data moved-back shown; do
   file=$(grep -l "/$name\.$pool_id\.disk" /sys/block/loop*/loop/backing_file) || continue
   losetup --detach "/dev/$(basename "${file%/loop/backing_file}")"
   kill -9 "$(engine_pid "$name")"
@@ -325,6 +398,9 @@ again() { phase_is attachment back.here Attached && [ -n "$(engine_pid back)" ] 
 wait_until 60 'it is attached anew, and nothing was written after it was shut out' again
 refused 'is the pool of another fairlead-volumes' "$build/bin/fairlead-volumes" run --folder "$work/host" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --name shared --metrics off --kubeconfig "$admin"
 [ -n "$(far_pid moved.3)" ] && dd if="$(far_device moved)" bs=1M count=1 iflag=direct status=none | dd of="$(far_device moved)" bs=1M oflag=direct conv=fsync status=none || fail 'an engine of a further machine was shut out, too'
+[ "$(sum_of "$(far_device shown)")" = "$shown" ] || fail 'what is read on a further machine'
+again() { phase_is attachment shown.here Attached && [ -n "$(engine_pid shown)" ] && [ "$(sum_of "$(device_of shown)")" = "$shown" ]; }
+wait_until 60 'it is read here again, too' again
 say 'taken over: the one before is shut out, and stays so; the further machine goes on'
 
 # --- the further machine is silent
@@ -336,13 +412,23 @@ fairlead delete snapshot never > /dev/null
 refused 'is silent since' fairlead volume detach moved --timeout 3
 refused 'say --yes' fairlead volume detach moved --force
 kill -0 "$(far_pid moved.3)" || fail 'something was done to it'
+refused 'is silent since' fairlead volume detach shown far --timeout 3
+[ "$(sum_of "$(far_device shown)")" = "$shown" ] || fail 'something was done to one that reads'
+late=$(far_device shown)
+v detach shown far --force --yes
+! dd if="$late" bs=1M count=8 iflag=direct of=/dev/null status=none 2> /dev/null || fail 'an engine that was shut out there reads'
+[ "$(sum_of "$(device_of shown)")" = "$shown" ] || fail 'the one that reads here was shut out, too'
+v detach shown
+v attach shown here
+fill "$(device_of shown)" 8
+v detach shown
 late=$(far_device moved)
 v detach moved --force --yes
 ! dd if=/dev/zero of="$late" bs=1M count=8 oflag=direct conv=fsync status=none 2> /dev/null || fail 'an engine that was shut out there writes'
 v attach moved here
 [ "$(sum_of "$(device_of moved)" 1024)" = "$far_before" ] || fail 'something was written after it was taken from there'
 kill -CONT "$host"
-nothing_there() { ! there test -e "/run/fairlead-volumes/${pool_id:0:8}/moved.3/control" && [ -z "$(grep -l "/moved\.[0-9]*\.$pool_id" /sys/block/loop*/loop/backing_file 2> /dev/null)" ]; }
+nothing_there() { ! there test -e "/run/fairlead-volumes/${pool_id:0:8}/moved.3/control" && [ -z "$(grep -lE "/(moved|shown)\.[0-9]*\.$pool_id" /sys/block/loop*/loop/backing_file 2> /dev/null)" ]; }
 wait_until 30 'what is left there is taken away once it is back' nothing_there
 [ "$(sum_of "$(device_of moved)" 1024)" = "$far_before" ] || fail 'the machine that is back has written'
 v detach moved
@@ -351,15 +437,76 @@ v attach moved far
 v detach moved
 say 'a silent machine is waited for; by force it is shut out, and nothing is written from there'
 
+# --- by HyperPod's call, for a node of a cluster that is on that machine
+if clients=$("$top/tests/peers/aws/clients.sh" 2> "$work/out"); then
+  clients=${clients##*$'\n'}
+  kube() { # METHOD PATH MERGE-PATCH
+    python3 - "$admin" "$@" << 'PY'
+import base64, re, ssl, sys, tempfile, urllib.request
+text = open(sys.argv[1]).read()
+part = lambda key: base64.b64decode(re.search(key + r'-data:\s*"?([A-Za-z0-9+/=]+)', text).group(1))
+with tempfile.NamedTemporaryFile() as pair:
+    pair.write(part('client-certificate') + b'\n' + part('client-key'))
+    pair.flush()
+    trust = ssl.create_default_context(cadata=part('certificate-authority').decode())
+    trust.load_cert_chain(pair.name)
+    request = urllib.request.Request(re.search(r'server:\s*"?([^\s"]+)', text).group(1) + sys.argv[3], sys.argv[4].encode(), {'Content-Type': 'application/merge-patch+json'}, method=sys.argv[2])
+    urllib.request.urlopen(request, context=trust).read()
+PY
+  }
+  site() { "$build/bin/fairlead" "$@" --state-dir "$work/state"; }
+  ada() { HOME=$work "$build/bin/fairlead" aws run --state-dir "$work/state" ada -- "$clients/bin/aws" "$@"; }
+  # What an agent would say of the node.
+  node_lives() {
+    local now size='{"cpu": "2", "memory": "4Gi", "pods": "9"}'
+    now=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+    printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: kube-node-lease}\n---\napiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: far, namespace: kube-node-lease}\nspec: {holderIdentity: far, leaseDurationSeconds: 40, renewTime: "%s"}\n' "${now%Z}.000000Z" | fairlead apply -f - > /dev/null || return
+    kube PATCH /api/v1/nodes/far/status "{\"status\": {\"capacity\": $size, \"allocatable\": $size, \"conditions\": [{\"type\": \"Ready\", \"status\": \"True\", \"reason\": \"KubeletReady\", \"lastHeartbeatTime\": \"$now\", \"lastTransitionTime\": \"$now\"}]}}"
+  }
+  echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "ec2:*", "iam:PassRole"], "Resource": "*"}}' > "$work/all.json"
+  site identity create ada --policy "$work/all.json" > "$work/out" 2>&1 && site identity key add ada > "$work/out" 2>&1 || fail 'make the user'
+  account=$(ada sts get-caller-identity --query Account --output text)
+  echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$work/trust.json"
+  site identity create --role nodes --trust "$work/trust.json" > "$work/out" 2>&1 || fail 'make the role'
+  kube PATCH /api/v1/nodes/far '{"metadata": {"labels": {"fairlead.dev/spare": "true", "node.kubernetes.io/instance-type": "ml.c5.large"}}}'
+  node_lives
+  ada sagemaker create-cluster --cluster-name lab --node-provisioning-mode Continuous --orchestrator "Eks={ClusterArn=$(ada eks describe-cluster --name fairlead --query cluster.arn --output text)}" --vpc-config SecurityGroupIds=sg-12345678,Subnets=subnet-12345678 \
+    --instance-groups "[{\"InstanceGroupName\": \"workers\", \"InstanceType\": \"ml.c5.large\", \"InstanceCount\": 1, \"ExecutionRole\": \"arn:aws:iam::$account:role/nodes\"}]" > "$work/out" 2>&1 || fail 'make the cluster'
+  node_runs() { node_lives && ada sagemaker list-cluster-nodes --cluster-name lab --query 'ClusterNodeSummaries[0].[InstanceStatus.Status, InstanceId]' --output text | tee "$work/node" | grep Running; }
+  wait_until 60 'the node runs' node_runs
+  node_id=$(cut -f2 < "$work/node")
+  cluster=$(ada sagemaker describe-cluster --cluster-name lab --query ClusterArn --output text)
+  v create vol-0123456789abcdef0 --size 1Gi
+  of_node() { ada sagemaker "$1-cluster-node-volume" --cluster-arn "$cluster" --node-id "$node_id" --volume-id vol-0123456789abcdef0 --query '[Status, DeviceName]' --output text; }
+  wait_until 60 'its machine is heard' far_is_reached  # it was begun anew
+  of_node attach > "$work/out" 2>&1 || fail 'AttachClusterNodeVolume'
+  name=$(cut -f2 < "$work/out")
+  is_attached() { node_lives && [ "$(of_node attach)" = "attached"$'\t'"$name" ]; }
+  wait_until 30 'the volume is attached to the node' is_attached
+  leads_to "$name" vol-0123456789abcdef0 || fail "the name $name leads elsewhere"
+  there sh -c "printf 'by its name' | dd of=$name bs=4096 conv=sync,fsync oflag=direct status=none" || fail 'write by the name'
+  of_node detach > "$work/out" 2>&1 || fail 'DetachClusterNodeVolume'
+  wait_until 20 'it is detached' gone_is attachment vol-0123456789abcdef0.far
+  ! there test -L "$name" || fail 'the name is left'
+  v attach vol-0123456789abcdef0 here
+  [ "$(dd if="$(device_of vol-0123456789abcdef0)" bs=4096 count=1 iflag=direct status=none | tr -d '\0')" = 'by its name' ] || fail 'what was written by the name'
+  v detach vol-0123456789abcdef0
+  v rm vol-0123456789abcdef0 --yes
+  ada sagemaker delete-cluster --cluster-name lab > "$work/out" 2>&1 || fail 'delete the cluster'
+  say 'AttachClusterNodeVolume for a node there'
+else
+  echo 'left out: AttachClusterNodeVolume, as there are no AWS clients here'
+fi
+
 # --- the end: sources before copies
 for name in data back sealed sealed-back moved-back; do v detach "$name"; done
 for name in data sealed; do v rm "$name" --yes; done
 v attach sealed-back other
 [ "$(dd if="$(device_of sealed-back other)" bs=4096 count=1 iflag=direct status=none | tr -d '\0')" = 'a text that is looked for' ] || fail 'a copy whose source is deleted'
 v detach sealed-back
-for name in back sealed-back after-store moved moved-back late; do v rm "$name" --yes; done
-for name in then cut sealed-then moved-then; do fairlead volume rm "$name" --yes > "$work/out" 2>&1 || fairlead delete snapshot "$name" > "$work/out" 2>&1 || fail "delete $name"; done
-for name in then cut sealed-then moved-then; do wait_until 30 "$name is gone" gone_is snapshot "$name"; done
+for name in back sealed-back after-store moved moved-back late shown; do v rm "$name" --yes; done
+for name in then cut sealed-then moved-then shown-then; do fairlead volume rm "$name" --yes > "$work/out" 2>&1 || fairlead delete snapshot "$name" > "$work/out" 2>&1 || fail "delete $name"; done
+for name in then cut sealed-then moved-then shown-then; do wait_until 30 "$name is gone" gone_is snapshot "$name"; done
 [ -z "$(rbd_admin ls volumes/fairlead 2> /dev/null)$(rbd_admin trash ls --all volumes/fairlead 2> /dev/null)" ] || fail 'images are left'
 # OSDs let go of what snapshots had held in their own time.
 nothing_left() { ! rados --conf "$work/ceph/ceph.conf" --name client.admin -p volumes -N fairlead ls 2> /dev/null | grep -vE '^(fairlead\.(pool|journal)|rbd_(directory|children|info|trash|trash_purge_schedule))$'; }

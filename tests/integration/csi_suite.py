@@ -1006,7 +1006,7 @@ def requests():
     for method, field in (("CreateVolume", "parameters"), ("CreateSnapshot", "parameters"), ("CreateVolume", "mutable_parameters"), ("ControllerModifyVolume", "mutable_parameters")):
         base = {"CreateVolume": create, "CreateSnapshot": {"name": "then", "source_volume_id": volume.id}, "ControllerModifyVolume": volume.asks()}[method]
         refuses(f"{method}: {field} of which nobody has heard", INVALID, method, {**base, field: {"speed": "warp"}})
-    for what, field, value in (("another class", "parameters", {"class": "gp3"}), ("a pool that is no name", "parameters", {"pool": "../here"}), ("iops, where nothing is limited", "mutable_parameters", {"iops": "3000"}), ("iops of a class that limits nothing", "parameters", {"iops": "3000"}), ("a tag without a value's sign", "mutable_parameters", {"tagSpecification_1": "owner"})):
+    for what, field, value in (("another class", "parameters", {"class": "gp3"}), ("a pool that is no name", "parameters", {"pool": "../here"}), ("iops of a class that limits nothing", "parameters", {"class": "local-fast", "iops": "3000"}), ("a tag without a value's sign", "mutable_parameters", {"tagSpecification_1": "owner"})):
         refuses(f"CreateVolume: {what}", INVALID, "CreateVolume", {**create, field: value})
     refuses("CreateVolume: a pool that is not there", (EXHAUSTED, NOT_FOUND, INVALID), "CreateVolume", {**create, "parameters": {"pool": "nowhere"}})
     refuses("CreateVolume: where no pool is", EXHAUSTED, "CreateVolume", {**create, "accessibility_requirements": {"requisite": [{"segments": {"topology.fairlead.dev/pool": "nowhere"}}]}})
@@ -1180,7 +1180,7 @@ def limits():
 @part
 def encryption():
     """Volumes whose data lies on disk encrypted, by a key that a Secret opens."""
-    for what, parameters in (("a class that encrypts nothing", {"encrypted": "true"}), ("a key without encryption", {"class": "local-managed", "key": "mine"}), ("neither true nor false", {"class": "local-managed", "encrypted": "yes"})):
+    for what, parameters in (("a class that encrypts nothing", {"class": "local-fast", "encrypted": "true"}), ("a key without encryption", {"class": "local-managed", "key": "mine"}), ("neither true nor false", {"class": "local-managed", "encrypted": "yes"})):
         refuses(what, INVALID, "CreateVolume", {"name": "no", "capacity_range": {"required_bytes": str(GiB)}, "volume_capabilities": [mount()], "parameters": parameters})
     text = b"what nobody but its owner is to read " * 100
     encrypted = {"class": "local-managed", "encrypted": "true"}
@@ -1319,7 +1319,7 @@ class Lives:
             try:
                 return self.use_once(name, may_be)
             except (Failed, OSError):
-                if self.torn or self.ended.get(name, 0) == self.known.get(name, 0) or not self.going:
+                if self.torn or self.ended.get(name, 0) == self.known.get(name, 0):
                     raise
             self.known[name] = self.ended[name]
             self.does("NodeUnpublishVolume", {"volume_id": name, "target_path": f"{options.work}/pods/{name}/volume"})

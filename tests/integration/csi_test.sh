@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The CSI driver over a real pool: csi-sanity on the embedded engine and, with FAIRLEAD_KUBERNETES, on a real kube-apiserver; then csi_suite.py: what is in the volumes, what is refused, and what is left
-# when programs die. In a mount namespace of its own: no mount is left, whatever happens. Loop devices and pools are taken away at the end.
-#   csi_test.sh BUILD_DIR [--ceph] [PART...]     as root; --ceph: on a pool in a Ceph that is started for it, on the embedded engine alone; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_FULL: 520 kills instead of 40. FAIRLEAD_SEED: of what is random
+# The CSI driver over a real pool: csi-sanity, then csi_suite.py: what is in the volumes, what is refused, and what is left when programs die; each on the embedded engine and, with FAIRLEAD_KUBERNETES, on
+# a real kube-apiserver. In a mount namespace of its own: no mount is left, whatever happens. Loop devices and pools are taken away at the end.
+#   csi_test.sh BUILD_DIR [--ceph] [PART...]     as root; --ceph: on a pool in a Ceph that is started for it; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_SEED: of what is random
+# FAIRLEAD_FULL: 520 kills instead of 40; without it a real kube-apiserver has the parts that ask it for something, and none of a pool in Ceph.
 set -euo pipefail
 build=$(realpath "${1:?usage: csi_test.sh BUILD_DIR [--ceph] [PART...]}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -94,11 +95,12 @@ put_ceph_away() {
 }
 before_end() { [ -z "$with_ceph" ] || put_ceph_away; }  # while Ceph is there
 after_end() {
+  local peer
+  for peer in "$work"/*/peer; do [ ! -e "$peer" ] || "$peers/cluster.sh" down "$peer" > /dev/null 2>&1 || true; done
   if [ -n "$with_ceph" ]; then
     ceph_stop
     return
   fi
-  [ ! -e "$work/kubernetes/peer" ] || "$peers/cluster.sh" down "$work/kubernetes/peer" > /dev/null 2>&1 || true
   put_away
 }
 
@@ -135,6 +137,7 @@ sanity_on() { # ENGINE KUBECONFIG
   mkdir -p "$work/$engine"
   local there=(--image "$work/$engine/pool.img" --size 200Gi --sparse)
   [ -z "$with_ceph" ] || there=(--ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --size 200Gi)
+  claim "$work/$engine/pool"
   start volumes.log "$build/bin/fairlead-volumes" run --folder "$work/$engine/pool" "${there[@]}" --name here --metrics off --kubeconfig "$kubeconfig"
   volumes=$last
   wait_until 30 'the pool is served' grep -q 'serving a pool' "$work/volumes.log"
@@ -163,6 +166,35 @@ site() {
   serve --log-level info
   "$build/bin/fairlead" apply -f - --kubeconfig "$admin" <<< "$nodes" > "$work/out" 2>&1 || fail 'the nodes cannot be made'
 }
+# The same on a real kube-apiserver, in a folder of that name; $real is its kubeconfig.
+real_site() {
+  mkdir "$work/$1"
+  "$peers/cluster.sh" up "$work/$1/peer" --only-api > "$work/cluster.log" 2>&1 || fail 'kube-apiserver does not start'
+  real=$work/$1/peer/admin.kubeconfig
+  local kubectl=("$kubernetes/kubectl" --kubeconfig "$real") kind kinds=()
+  for kind in volumepools volumes volumehosts volumekeys snapshots attachments; do kinds+=("crd/$kind.fairlead.dev") && "${kubectl[@]}" apply -f "$top/deploy/helm/fairlead/files/crds/$kind.fairlead.dev.yaml"; done > "$work/out" 2>&1 || fail 'the definitions are refused'
+  wait_until 30 'the definitions are established' "${kubectl[@]}" wait --for=condition=Established --timeout=2s "${kinds[@]}"
+  "${kubectl[@]}" apply -f - <<< "$nodes" > "$work/out" 2>&1 || fail 'the nodes cannot be made'
+}
+real_site_down() { "$peers/cluster.sh" down "$work/$1/peer" > "$work/out" 2>&1 || fail 'kube-apiserver does not end'; }
+# Why there is none; nothing: there is one.
+no_real_site() {
+  if [ -n "$with_ceph" ] && [ -z "${FAIRLEAD_FULL:-}" ]; then
+    echo 'with a pool in Ceph by FAIRLEAD_FULL=1'
+  elif [ -z "${FAIRLEAD_KUBERNETES:-}" ]; then
+    echo 'FAIRLEAD_KUBERNETES=1'
+  elif [ ! -x "$kubernetes/kube-apiserver" ] || [ ! -x "$kubernetes/kubectl" ]; then
+    echo "$kubernetes has none (tests/peers/build.sh builds it)"
+  fi
+}
+kubernetes=$("$peers/build.sh" --print)
+# What a daemon of another folder had in Ceph is that of another host, as far as this one knows.
+claimed=''
+claim() { # FOLDER
+  [ -n "$with_ceph" ] || return 0
+  [ -z "$claimed" ] || "$build/bin/fairlead-volumes" take-over --folder "$1" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --yes > "$work/out" 2>&1 || fail 'take over'
+  claimed=yes
+}
 
 if [ -n "$with_ceph" ]; then
   ceph_start "$work/ceph" 60G || fail 'Ceph does not start'
@@ -181,23 +213,12 @@ if is_wanted sanity; then
     fail 'csi-sanity cannot be built'
   else
     sanity_on embedded "$admin"
-    kubernetes=$("$peers/build.sh" --print)
-    if [ -n "$with_ceph" ]; then
-      :
-    elif [ -z "${FAIRLEAD_KUBERNETES:-}" ]; then
-      echo 'skipped: csi-sanity on a real kube-apiserver (FAIRLEAD_KUBERNETES=1)'
-    elif [ ! -x "$kubernetes/kube-apiserver" ] || [ ! -x "$kubernetes/kubectl" ]; then
-      echo "skipped: csi-sanity on a real kube-apiserver: $kubernetes has none (tests/peers/build.sh builds it)"
+    if [ -n "$(no_real_site)" ]; then
+      echo "skipped: csi-sanity on a real kube-apiserver: $(no_real_site)"
     else
-      mkdir "$work/kubernetes"
-      "$peers/cluster.sh" up "$work/kubernetes/peer" --only-api > "$work/cluster.log" 2>&1 || fail 'kube-apiserver does not start'
-      export KUBECONFIG=$work/kubernetes/peer/admin.kubeconfig
-      for kind in volumepools volumes snapshots attachments; do "$kubernetes/kubectl" apply -f "$top/deploy/helm/fairlead/files/crds/$kind.fairlead.dev.yaml"; done > "$work/out" 2>&1 || fail 'the definitions are refused'
-      wait_until 30 'the definitions are established' "$kubernetes/kubectl" wait --for=condition=Established --timeout=2s crd/{volumepools,volumes,snapshots,attachments}.fairlead.dev
-      "$kubernetes/kubectl" apply -f - <<< "$nodes" > "$work/out" 2>&1 || fail 'the nodes cannot be made'
-      sanity_on kubernetes "$KUBECONFIG"
-      unset KUBECONFIG
-      "$peers/cluster.sh" down "$work/kubernetes/peer" > "$work/out" 2>&1 || fail 'kube-apiserver does not end'
+      real_site kubernetes
+      sanity_on kubernetes "$real"
+      real_site_down kubernetes
     fi
     if [ -n "$with_ceph" ]; then put_ceph_away; else put_away; fi > "$work/out" 2>&1 || fail 'something is left after csi-sanity'
     say 'csi-sanity: no mount and no loop device is left'
@@ -205,23 +226,36 @@ if is_wanted sanity; then
 fi
 
 # --- our own ---
+suite_on() { # ENGINE FOLDER KUBECONFIG PARTS
+  local suite status=0
+  mkdir -p "$2"
+  claim "$2/pool"
+  # In the background: a shell that waits hears signals, one that has a child in the foreground does not.
+  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$2" --kubeconfig "$3" --parts "$4" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 520 || echo 40)" ${with_ceph:+--ceph "$work/ceph"} &
+  suite=$!
+  wait "$suite" || status=$?
+  if [ "$status" != 0 ]; then
+    for log in volumes driver; do cp "$2/$log.log" "$work/$log.log" 2> /dev/null || true; done
+    : > "$work/out"
+    fail "csi_suite.py, $1: exit status $status"
+  fi
+  if [ -n "$with_ceph" ]; then put_ceph_away; else put_away; fi > "$work/out" 2>&1 || fail "something is left after csi_suite.py, $1"
+  say "csi_suite.py, $1: no mount and no loop device is left"
+}
 parts=$(sed 's/ sanity / /; s/^ *//; s/ *$//; s/ \+/,/g' <<< "$parts")
 if [ -n "$parts" ] || [ $# = 0 ]; then
   stop_server || fail 'the server does not end well'
   site
-  mkdir "$work/suite"
-  # The other daemon's pool: this one is on another host, as far as it knows.
-  if [ -d "$work/embedded" ] && [ -n "$with_ceph" ]; then "$build/bin/fairlead-volumes" take-over --folder "$work/suite/pool" --ceph-pool volumes --ceph-conf "$work/ceph/ceph.conf" --yes > "$work/out" 2>&1 || fail 'take over'; fi
-  # In the background: a shell that waits hears signals, one that has a child in the foreground does not.
-  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$work/suite" --kubeconfig "$admin" --parts "$parts" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 520 || echo 40)" ${with_ceph:+--ceph "$work/ceph"} &
-  suite=$! status=0
-  wait "$suite" || status=$?
-  if [ "$status" != 0 ]; then
-    for log in volumes driver; do cp "$work/suite/$log.log" "$work/$log.log" 2> /dev/null || true; done
-    : > "$work/out"
-    fail "csi_suite.py: exit status $status"
-  fi
-  if [ -n "$with_ceph" ]; then put_ceph_away; else put_away; fi > "$work/out" 2>&1 || fail 'something is left after csi_suite.py'
-  say 'no mount and no loop device is left'
+  suite_on embedded "$work/suite" "$admin" "$parts"
 fi
 stop_server || fail 'the server does not end well'
+if [ -n "$parts" ] || [ $# = 0 ]; then
+  if [ -n "$(no_real_site)" ]; then
+    echo "skipped: csi_suite.py on a real kube-apiserver: $(no_real_site)"
+  else
+    real_site suite-kubernetes
+    [ -n "$parts" ] || [ -n "${FAIRLEAD_FULL:-}" ] || parts=content,second_node,many_readers,growth,raw_block,requests,at_once,encryption,kills,away
+    suite_on kubernetes "$work/suite-kubernetes" "$real" "$parts"
+    real_site_down suite-kubernetes
+  fi
+fi

@@ -39,8 +39,8 @@ for folder, _, files in os.walk(root):
             # Plug-ins of the C library carry the x bit; what one can start lies in a bin folder.
             if os.path.basename(folder) in ("bin", "sbin"):
                 programs.append(file)
-file_systems = ["blkid", "dumpe2fs", "e2fsck", "mke2fs", "mkfs.xfs", "mount", "resize2fs", "xfs_growfs"]
-expected = {"fairlead-agent": ["fairlead-agent", "fairlead-slurm"], "fairlead-volumes": sorted(["fairlead-csi", "fairlead-volumes"] + file_systems)}.get(name, [name])
+file_systems = ["blkid", "cryptsetup", "dumpe2fs", "e2fsck", "mke2fs", "mkfs.xfs", "mount", "resize2fs", "xfs_growfs"]
+expected = {"fairlead-agent": ["fairlead-agent", "fairlead-slurm"], "fairlead-volumes": sorted(["fairlead-csi", "fairlead-disk", "fairlead-volumes"] + file_systems)}.get(name, [name])
 assert sorted(programs) == expected, f"{name} holds programs beside its own: {programs}"
 sbom = json.load(open(f"{work}/a/{name}.spdx.json"))
 assert {"libc6", "libssl3", name} <= {package["name"] for package in sbom["packages"]}

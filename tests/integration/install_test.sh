@@ -207,6 +207,16 @@ for forbidden in 'create volumes.fairlead.dev' 'delete volumes.fairlead.dev' 'cr
 done
 ! may get secrets -n fairlead-system "${controller[@]}" && ! may update leases/fairlead-server -n fairlead-system "${controller[@]}" || fail "the volumes' controller may read Secrets, or take the server's Lease"
 printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Volume\nmetadata: {name: data}\nspec: {pool: box, size: 1Gi}\n' | "$kubectl" apply -f - > "$work/out" 2>&1 || fail 'a volume'
+# Engines are not taken away from who uses their volumes.
+printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Volume\nmetadata: {name: limited}\nspec: {pool: box, size: 1Gi, class: local-managed}\n---\napiVersion: fairlead.dev/v1alpha1\nkind: Attachment\nmetadata: {name: limited.w0}\nspec: {volume: limited, pool: box, node: w0}\n' | "$kubectl" apply -f - > "$work/out" 2>&1 || fail 'a volume with an engine'
+for how in "upgrade ${volumes[*]} --no-volumes-engines" upgrade uninstall 'uninstall --purge --yes'; do
+  # shellcheck disable=SC2086
+  refuses "$fairlead" $how
+  says 'fairlead-volumes-engines in fairlead-system keeps engines, and whoever uses these volumes would lose the disk with it: limited on w0\. End the pods'
+  never_says ' removed$'
+done
+does "$kubectl" delete attachment limited.w0
+does "$kubectl" delete volume limited
 does "$fairlead" upgrade
 says 'daemonset/fairlead-volumes in fairlead-system removed'
 says 'csidriver/csi.fairlead.dev removed'

@@ -12,7 +12,7 @@ cache=${FAIRLEAD_PEERS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/
 # csi-sanity speaks CSI 1.13, as the sidecars do.
 # Not served as modules, so left out (asked: @v/list, @latest and the branches):
 #   node-driver-registrar and livenessprobe: the driver registers itself, and is asked by `fairlead-csi call Probe` (csi_kubelet_test.sh);
-#   csi-driver-host-path: there is no peer driver among the programs.
+#   csi-driver-host-path: bench/csi_peer.sh is given a program that was built from its repository.
 pins='
 github.com/kubernetes-csi/csi-test/v5                     v5.6.0   h1:fQgB/CRoqTEAtlHwfD0Y785LjQJ/OxNGUE7AHw68VLg=  csi-sanity
 github.com/kubernetes-csi/external-provisioner/v6         v6.4.0   h1:zU5e23gjdbT4j23E2het91Nalzj/bwZbt7yAAoYz/2g=  csi-provisioner

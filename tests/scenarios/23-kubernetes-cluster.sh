@@ -15,6 +15,8 @@ clean_up() {
   trap - EXIT
   [ "$status" = 0 ] || k get clusters,instances,machines,pods -A -o wide >&2 || true
   end_pool || status=1
+  # Whatever is left there: it ends with its mounts.
+  [ -z "$pool" ] || { kill "$pool" && wait "$pool"; } || true
   k delete cluster eks --ignore-not-found --timeout=120s > /dev/null || status=1
   k -n fairlead-system delete configmap fairlead-networks --ignore-not-found > /dev/null || status=1
   k delete networkinterface eni-0a1b2c3d --ignore-not-found --timeout=60s > /dev/null || status=1
@@ -28,7 +30,7 @@ clean_up() {
 begin_pool() {
   unshare --mount --propagation private bash -c '
     trap "kill \$daemon; wait \$daemon; \"$0\" destroy --folder \"$1/pool\" --image \"$1/pool.img\" --yes; exit" TERM
-    "$0" run --folder "$1/pool" --image "$1/pool.img" --size 4Gi --sparse --name shelf --nodes Team=blue --kubeconfig "$2" --metrics off & daemon=$!
+    "$0" run --folder "$1/pool" --image "$1/pool.img" --size 4Gi --sparse --name shelf --nodes sagemaker.amazonaws.com/cluster-name=eks --kubeconfig "$2" --metrics off & daemon=$!
     wait' "${SCENARIO_FAIRLEAD%/*}/fairlead-volumes" "$folder" "$KUBECONFIG" > "$folder/pool.log" 2>&1 &
   pool=$!
 }
@@ -281,8 +283,43 @@ print(json.dumps(policy))' "$account" > "$folder/key.json"
   says 'words that nobody' dd if="$device" ibs=4096 count=1 iflag=direct status=none || fail 'what was written is not there any more'
   grep -qF "$(k -n fairlead-volume-keys get secret "$key" -o 'jsonpath={.data.v1}' | base64 -d | xxd -p -c 64 | head -c 32)" "$folder/pool.log" && fail 'the key is in the log'
   by_lea detach > /dev/null
-  end_pool || fail 'the pool does not end'
   note 'a volume under a customer key at a node: by the policies of the documents, with a grant, and closed with its key'
+
+  # /opt/sagemaker of an instance, by the same key.
+  vault() { # GIB
+    printf '[{"InstanceGroupName": "Vault", "InstanceType": "ml.c5.large", "InstanceCount": 1, "ExecutionRole": "%s", "InstanceStorageConfigs": [{"EbsVolumeConfig": {"VolumeSizeInGB": %s, "VolumeKmsKeyId": "alias/%s"}}]}]' "$role" "$1" "$2"
+  }
+  refusal=$(sm update-cluster --cluster-name eks --instance-groups "$(vault 1 nothing)" 2>&1) && fail 'a key that is not there'
+  [[ $refusal == *'VolumeKmsKeyId: Alias'*'is not found'* ]] || fail "of a key that is not there: $refusal"
+  sm update-cluster --cluster-name eks --instance-groups "$(vault 1 scenario)" > /dev/null
+  of_vault() { sm list-cluster-nodes --cluster-name eks --instance-group-name-contains Vault --query 'ClusterNodeSummaries[].[InstanceId,InstanceStatus.Status,InstanceStatus.Message]' --output text; }
+  until_true 90 'an instance with an encrypted volume runs' says Running of_vault
+  vaulted=$(of_vault | cut -f1)
+  pod vault "hyperpod-$vaulted" default
+  k -n tenants wait pod vault --for=condition=Ready --timeout=60s > /dev/null || fail 'the pod on it does not run'
+  # shellcheck disable=SC2016
+  inside vault 'i=0; while [ $i -lt 20000 ]; do echo "bytes that nobody is to find there"; i=$((i + 1)); done > /own/secret && sync' || fail 'its volume cannot be written to'
+  sync -f "$folder/pool"
+  same "Attached $key" k get attachment "$vaulted.hyperpod-$vaulted" -o 'jsonpath={.status.phase} {.spec.grant.key}' || fail 'its attachment has no grant'
+  grep -qaF 'bytes that nobody' "$folder/pool.img" && fail 'what was written to its volume lies on the disk as it is'
+  own=$(as ec2 describe-volumes --query 'Volumes[].[VolumeId,Attachments[0].AssociatedResource]' --output text | awk -v of="$vaulted" 'index($2, of) { print $1 }')
+  same True as ec2 describe-volumes --volume-ids "$own" --query 'Volumes[0].Attachments[0].DeleteOnTermination' --output text || fail "DescribeVolumes does not tell whose it is: $(as ec2 describe-volumes --output json)"
+  refusal=$(boto kim sagemaker detach_cluster_node_volume ClusterArn "$arn" NodeId "$vaulted" VolumeId "$own" 2>&1) && fail 'its own volume is detached'
+  [[ $refusal == *OperationNotPermitted* ]] || fail "of its own volume: $refusal"
+  as kms disable-key --key-id "$key"
+  sm update-cluster --cluster-name eks --instance-groups "$(vault 2 scenario)" > "$folder/out" 2>&1 && fail 'an update by a disabled key'
+  inside vault 'echo more >> /own/secret && sync' || fail 'a disabled key stops what is mounted'
+  as kms enable-key --key-id "$key"
+  sm update-cluster --cluster-name eks --instance-groups "$(vault 2 scenario)" > /dev/null
+  is_larger() { [ "$(inside vault 'df -m /own' | awk 'END { print $2 }')" -gt 1900 ]; }
+  until_true 60 'it grows with its group' is_larger
+  same 20001 inside vault 'wc -l < /own/secret' || fail 'something is lost'
+  sm update-cluster --cluster-name eks --instance-groups-to-delete Vault > /dev/null
+  until_true 90 'the instance is gone' is_empty of_vault
+  until_true 60 'its volume is gone' is_empty k get volumes,attachments -l fairlead.dev/instance-volume -o name
+  k -n tenants delete pod vault --ignore-not-found --timeout=30s > /dev/null
+  end_pool || fail 'the pool does not end'
+  note "an instance's volume under a customer key: encrypted, grown, out of reach for others, gone with it"
 fi
 
 if [ -n "$storage" ]; then

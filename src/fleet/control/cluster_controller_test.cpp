@@ -776,6 +776,37 @@ TEST(KubernetesClusters, AMachineIsClosedUntilItsVolumeIsThere) {
   EXPECT_EQ(order_on(site, node_of(one)), (api::VolumeOrder{.instance = kube::name_of(one), .gib = 50, .released = false}));
 }
 
+TEST(KubernetesClusters, OneWithAKeyIsOfAPool) {
+  ClusterSite site;
+  const auto keyed = [](int gib) {
+    Json out = volume_spec(1, gib);
+    out.child("instanceGroups").items()[0].child("instanceStorageConfigs").items()[0].child("ebsVolumeConfig").set("volumeKmsKeyId", "alias/mine");
+    return out;
+  };
+  site.create("k", keyed(10));
+  site.settle();
+  const std::string node = node_of(site.instances()[0]), id = kube::name_of(site.instances()[0]);
+  EXPECT_EQ(order_on(site, node), (api::VolumeOrder{.instance = id, .gib = 10, .released = false, .pool = true}));
+  Json told = site.api.all("nodes").at({"", node});
+  told.child("metadata").child("annotations").set(api::kVolumeTroubleNote, "key mine is disabled");
+  ASSERT_TRUE(site.api.put(resources::nodes, told));
+  site.settle();
+  EXPECT_EQ(site.instances()[0]["status"]["message"].string(), "its volume of 10 GiB: key mine is disabled");
+  // An agent of before knows of no pools, and says that it is there.
+  answer_volume(site, node, {.instance = id, .gib = 10, .of = id, .failed = ""});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "0/1");
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("which no key encrypts: bring its agent to this version"));
+  answer_volume(site, node, {.instance = id, .gib = 10, .of = id, .failed = "", .pool = true});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  EXPECT_TRUE(site.instances()[0]["status"]["message"].is_null()) << "what is there is in use, whatever became of its key";
+  // What was begun stays as it is.
+  site.edit("k", [](Json& spec) { spec = volume_spec(1, 20); });
+  site.settle();
+  EXPECT_EQ(order_on(site, node), (api::VolumeOrder{.instance = id, .gib = 20, .released = false, .pool = true}));
+}
+
 TEST(KubernetesClusters, ASpareMachineIsToldWhenItsVolumeMayGo) {
   ClusterSite site(false);
   site.spare("kubelet", "ml.g5.xlarge", 4, 16, 1);

@@ -80,7 +80,7 @@ void Planner::keep(One& one) {
   }
   const bool open = is_open(one);
   const InstanceGroup* of = cluster_.group(value.group);
-  Json dressed = !slurm_ && open && of != nullptr ? with_volume(with_most_pods(dress(*node, of->labels, of->taints, true), api::find_instance_type(value.type)), value.id, of->volume_gib) : *node;
+  Json dressed = !slurm_ && open && of != nullptr ? with_volume(with_most_pods(dress(*node, of->labels, of->taints, true), api::find_instance_type(value.type)), value.id, *of) : *node;
   settle_scripts(one);
   const bool fixed = value.ran || value.scripts.has_value();  // as it is stored
   if (!open && !slurm_) {
@@ -202,7 +202,10 @@ std::string Planner::volume_note(const One& one, const Json& node) const {
     // It could not look.
     return state.of.empty() && state.instance.empty() && !state.failed.empty() ? "whether its machine has somebody's volume is not known: " + state.failed : "";
   }
-  if (state.instance == one.value.id && state.gib >= group->volume_gib) return "";
+  const bool as_ordered = group->volume_key.empty() || state.pool;
+  if (state.instance == one.value.id && state.gib >= group->volume_gib && as_ordered) return "";
+  if (state.instance == one.value.id && state.gib > 0 && !as_ordered) return "its volume is a file of its machine, which no key encrypts: bring its agent to this version, then replace the instance";
+  if (const std::string& trouble = node["metadata"]["annotations"][api::kVolumeTroubleNote].string(); !group->volume_key.empty() && !trouble.empty()) return fmt::format("its volume of {} GiB: {}", group->volume_gib, trouble);
   if (state.of == one.value.id && !state.failed.empty()) return fmt::format("its volume of {} GiB: {}", group->volume_gib, state.failed);
   return fmt::format("its volume of {} GiB is made", group->volume_gib);
 }
@@ -214,22 +217,23 @@ bool Planner::lacks_volume(const One& one) const {
   return node == nullptr ? !slurm_ && group->volume_gib != 0 : !volume_note(one, *node).empty();
 }
 
-Json Planner::with_volume(Json node, const std::string& instance, int gib) {
-  if (gib == 0) return node;
-  const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string());
-  // Nothing shrinks.
-  const std::int64_t most = before && before->instance == instance && !before->released ? std::max<std::int64_t>(before->gib, gib) : gib;
-  node.child("metadata").child("annotations").set(api::kVolumeNote, api::print_volume_order({.instance = instance, .gib = most, .released = false}));
+Json Planner::with_volume(Json node, const std::string& instance, const InstanceGroup& group) {
+  if (group.volume_gib == 0) return node;
+  api::VolumeOrder order{.instance = instance, .gib = group.volume_gib, .released = false, .pool = !group.volume_key.empty()};
+  // Nothing shrinks, and what was begun in one way stays so.
+  if (const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string()); before && before->instance == instance && !before->released) order.gib = std::max(before->gib, order.gib), order.pool = before->pool;
+  node.child("metadata").child("annotations").set(api::kVolumeNote, api::print_volume_order(order));
   return node;
 }
 
 Json Planner::without_volume(Json node, const std::string& instance) {
+  if (Json* annotations = node.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(api::kVolumeTroubleNote);
   const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string());
   return before && before->instance == instance ? with_release(std::move(node), instance) : node;
 }
 
 Json Planner::with_release(Json node, const std::string& instance) {
-  const api::VolumeOrder release{.instance = instance, .gib = 0, .released = true};
+  const api::VolumeOrder release{.instance = instance, .gib = 0, .released = true, .pool = false};
   // It becomes part of a path: what is no instance's id is not asked for.
   if (const std::string text = api::print_volume_order(release); api::parse_volume_order(text)) node.child("metadata").child("annotations").set(api::kVolumeNote, text);
   return node;
@@ -255,7 +259,7 @@ void Planner::order_volume(One& one, const Json& node) {
   const InstanceGroup* group = cluster_.group(one.value.group);
   const std::string other = api::volume_of_another(node, one.value.id);
   if (other.empty() && (slurm_ || group->volume_gib == 0)) return;
-  Json ordered = other.empty() ? with_volume(node, one.value.id, group->volume_gib) : with_release(node, other);
+  Json ordered = other.empty() ? with_volume(node, one.value.id, *group) : with_release(node, other);
   if (ordered == node) return;
   add(Verb::Update, resources::nodes, std::move(ordered), other.empty() ? fmt::format("a volume of {} GiB is to be on it", group->volume_gib) : fmt::format("the volume of {} is to go from it", other));
   last().if_live = one.value.id;

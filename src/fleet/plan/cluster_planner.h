@@ -283,7 +283,7 @@ class Planner {
   // Its volume is to be there before anything runs that would write into its place (docs/design/063). One that was in use before its group had any stays in use.
   bool lacks_volume(const One& one) const;
   // With what its agent is to do for it; a group without a volume orders nothing, and takes none away. Once it has left, or another has the machine: delete it.
-  static Json with_volume(Json node, const std::string& instance, int gib);
+  static Json with_volume(Json node, const std::string& instance, const InstanceGroup& group);
   static Json without_volume(Json node, const std::string& instance);
   static Json with_release(Json node, const std::string& instance);
   // Of a spare machine: whoever came next would find it. Empty: nothing. It is deleted once the API itself says that the instance is gone: its Node may have been made anew since, and knows of no order.

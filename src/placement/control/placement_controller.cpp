@@ -21,6 +21,7 @@ const ObjectKey all{"", "all"};
 const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const kube::Resource volume_pools{"fairlead.dev", "v1alpha1", "volumepools", "VolumePool", false};
+const kube::Resource snapshots{"fairlead.dev", "v1alpha1", "snapshots", "Snapshot", false};
 constexpr std::size_t most_events_waiting = 20'000;
 constexpr std::size_t writes_at_once = 500;  // bindings, events: together they wait for the disk
 constexpr std::string_view selected_node = "volume.kubernetes.io/selected-node";
@@ -58,22 +59,36 @@ bool set_pod_condition(Json& pod, const kube::Condition& condition, Instant now)
 bool never_matters(const kube::Change&) { return false; }
 bool always_matters(const kube::Change&) { return true; }
 
-// Nothing: it does not say.
-std::optional<std::int64_t> room_of(const Json& pool) {
+PoolView read_pool(const Json& pool) {
+  PoolView out;
   const auto limit = kube::Quantity::from_json(pool["status"]["limit"]), promised = kube::Quantity::from_json(pool["status"]["promised"]);
-  if (!limit || !promised) return std::nullopt;
-  return std::max<std::int64_t>(0, limit->value() - promised->value());
+  if (limit && promised) out.left = std::max<std::int64_t>(0, limit->value() - promised->value());
+  for (const Json& one : pool["status"]["classes"].items()) out.classes.push_back(one.string());
+  return out;
 }
 // Each heartbeat is written there, too.
-bool room_matters(const kube::Change& change) { return !change.before || !change.after || room_of(*change.before) != room_of(*change.after); }
+bool pool_matters(const kube::Change& change) { return !change.before || !change.after || read_pool(*change.before) != read_pool(*change.after); }
+bool is_new_or_gone(const kube::Change& change) { return !change.before || !change.after; }
 
 Claim read_claim(const Json& json, const kube::Reader* storage) {
-  Claim out{.key = kube::key_of(json), .bound = json["status"]["phase"].string() == "Bound", .waits_for_pod = false, .pool = json["metadata"]["annotations"]["fairlead.dev/pool"].string(), .wants_pool = false, .deleting = kube::deleting(json)};
+  Claim out{.key = kube::key_of(json), .bound = json["status"]["phase"].string() == "Bound", .waits_for_pod = false, .pool = json["metadata"]["annotations"]["fairlead.dev/pool"].string(), .wants_pool = false, .classes = {}, .deleting = kube::deleting(json)};
   const std::string& name = json["spec"]["storageClassName"].string();
   if (!out.bound && !name.empty() && storage != nullptr) {
     const auto of = storage->get({"", name});
     out.waits_for_pod = of && (*of)["volumeBindingMode"].string() == "WaitForFirstConsumer";
     out.wants_pool = out.waits_for_pod && (*of)["provisioner"].string() == "csi.fairlead.dev";
+    if (out.wants_pool) {
+      out.pool = (*of)["parameters"]["pool"].string();
+      // As the provisioner does (api::choose_pool_and_class).
+      const Json& parameters = (*of)["parameters"];
+      const auto asks = [&](const char* key) { return !parameters[key].string().empty() && parameters[key].string() != "0"; };
+      const bool engine = parameters["encrypted"].string() == "true" || asks("iops") || asks("throughput");
+      if (const std::string& klass = parameters["class"].string(); !klass.empty()) out.classes = {klass};
+      else out.classes = {engine ? "local-managed" : "local-fast", "distributed"};
+      const Json& source = json["spec"].has("dataSourceRef") ? json["spec"]["dataSourceRef"] : json["spec"]["dataSource"];
+      if (source["kind"].string() == "PersistentVolumeClaim") out.source_claim = source["name"].string();
+      if (source["kind"].string() == "Snapshot") out.source_snapshot = source["name"].string();
+    }
     // Of one whose node was chosen the volume may be there already, and counted by its pool.
     if (const auto bytes = kube::Quantity::from_json(json["spec"]["resources"]["requests"]["storage"]); bytes && out.wants_pool && json["metadata"]["annotations"][selected_node].string().empty()) out.bytes = bytes->value();
   }
@@ -108,19 +123,20 @@ std::vector<const T*> pointers(const Kept<T>& kept) {
 // The objects as placement sees them, read again when they change. Changes only mark what to read: the caches are the truth. Pods are many and big, so that theirs are read from the change:
 // once the first refresh() has read the caches, changes of pods come from one thread in their order, and the last one is what the cache has.
 struct PlacementController::Views {
-  enum Of { Pods, Nodes, BudgetsOf, Namespaces, Claims, Classes, Pools };
+  enum Of { Pods, Nodes, BudgetsOf, Namespaces, Claims, Classes, VolumePools, Snapshots };
   std::mutex mutex;  // guards the following three
   std::set<std::pair<int, ObjectKey>> changed;
   std::map<ObjectKey, PodView> changed_pods;  // null: gone
   bool all_changed = true;
 
-  const kube::Reader* readers[7] = {};
+  const kube::Reader* readers[8] = {};
   Kept<Pod> pods;
   Kept<Node> nodes;
   Kept<Budget> budgets;
   Kept<Claim> claims;
   Spaces spaces;
-  PoolRoom pools;
+  Pools pools;
+  SnapshotPools snapshots;
 
   void take(const ObjectKey& key, PodView pod) {
     if (pod && concerns_us(*pod)) {
@@ -135,10 +151,13 @@ struct PlacementController::Views {
     if (of == Nodes) refresh_one(nodes, reader, key, read_node);
     if (of == BudgetsOf) refresh_one(budgets, reader, key, read_budget);
     if (of == Claims) refresh_one(claims, reader, key, [&](const Json& json) { return read_claim(json, readers[Classes]); });
-    if (of == Pools) {
-      const auto json = reader.get(key);
-      if (const auto room = json ? room_of(*json) : std::nullopt) pools[key.name] = *room;
+    if (of == VolumePools) {
+      if (const auto json = reader.get(key)) pools[key.name] = read_pool(*json);
       else pools.erase(key.name);
+    }
+    if (of == Snapshots) {
+      if (const auto json = reader.get(key)) snapshots[key.name] = (*json)["spec"]["pool"].string();
+      else snapshots.erase(key.name);
     }
     if (of == Namespaces) {
       if (const auto json = reader.get(key)) spaces[key.name] = kube::labels_of(*json);
@@ -177,7 +196,10 @@ std::vector<kube::Controller::Source> PlacementController::sources() const {
     out.push_back(source(kube::resources::claims, Views::Claims, always_matters));
     out.push_back(source(classes, Views::Classes, always_matters));
   }
-  if (options_.pools) out.push_back(source(volume_pools, Views::Pools, room_matters));
+  if (options_.pools) {
+    out.push_back(source(volume_pools, Views::VolumePools, pool_matters));
+    out.push_back(source(snapshots, Views::Snapshots, is_new_or_gone));
+  }
   return out;
 }
 
@@ -187,7 +209,10 @@ void PlacementController::start(const kube::Caches& caches) {
   views_->readers[Views::Nodes] = &caches.of(kube::resources::nodes);
   views_->readers[Views::BudgetsOf] = &caches.of(budgets);
   views_->readers[Views::Namespaces] = &caches.of(kube::resources::namespaces);
-  if (options_.pools) views_->readers[Views::Pools] = &caches.of(volume_pools);
+  if (options_.pools) {
+    views_->readers[Views::VolumePools] = &caches.of(volume_pools);
+    views_->readers[Views::Snapshots] = &caches.of(snapshots);
+  }
   if (!options_.claims) return;
   views_->readers[Views::Claims] = &caches.of(kube::resources::claims);
   views_->readers[Views::Classes] = &caches.of(classes);
@@ -208,7 +233,7 @@ void PlacementController::refresh() {
     views_->readers[of]->each("", [&](const Json& json) { changed.emplace(of, kube::key_of(json)); });
   };
   if (everything)
-    for (const int of : {Views::Pods, Views::Nodes, Views::BudgetsOf, Views::Namespaces, Views::Claims, Views::Pools}) add_all(of);
+    for (const int of : {Views::Pods, Views::Nodes, Views::BudgetsOf, Views::Namespaces, Views::Claims, Views::VolumePools, Views::Snapshots}) add_all(of);
   // How a claim binds is written in its class.
   const bool class_changed = std::any_of(changed.begin(), changed.end(), [](const auto& one) { return one.first == Views::Classes; });
   if (class_changed && !everything) add_all(Views::Claims);
@@ -285,7 +310,7 @@ Result<void> PlacementController::settle_bindings() {
 
 Plan PlacementController::plan() const {
   View view{.nodes = pointers(views_->nodes), .pods = pointers(views_->pods), .budgets = pointers(views_->budgets), .claims = pointers(views_->claims),
-            .claims_known = options_.claims, .spaces = &views_->spaces, .pools = &views_->pools};
+            .claims_known = options_.claims, .spaces = &views_->spaces, .pools = &views_->pools, .snapshots = &views_->snapshots};
   std::vector<std::unique_ptr<Pod>> bound;  // pods whose binding the caches do not show
   for (const Pod*& pod : view.pods) {
     const auto found = pod->node.empty() ? bound_.find(pod->uid) : bound_.end();

@@ -248,6 +248,58 @@ TEST_F(Placing, WaitsForClaimsAndTellsThemTheNode) {
   EXPECT_EQ(cluster.object(pods, {"default", "p"})["spec"]["nodeName"].string(), "a");
 }
 
+// What a StorageClass and a claim say of the pools that will do, as the provisioner reads it.
+TEST(PlacementController, SendsAClaimToAPoolThatHasItsClassAndItsSource) {
+  const auto& claims = kube::resources::claims;
+  const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false}, pools{"fairlead.dev", "v1alpha1", "volumepools", "VolumePool", false}, snapshots{"fairlead.dev", "v1alpha1", "snapshots", "Snapshot", false};
+  Cluster cluster;
+  ManualClock clock{Instant(std::chrono::hours(1'000))};
+  PlacementController controller(cluster, clock, {.claims = true, .pools = true});
+  controller.start(cluster);
+  // a reaches a pool of files, b one of files and Ceph, c one of files without engines.
+  const auto labelled = [&](const char* name, const char* first, const char* further) {
+    Json node = make_node(name);
+    node.child("metadata").child("labels").set("topology.fairlead.dev/pool", first);
+    if (*further != 0) node.child("metadata").child("labels").set(std::string("pool.fairlead.dev/") + further, "true");
+    cluster.put(nodes, node);
+  };
+  labelled("a", "pa", ""), labelled("b", "pb", "ceph"), labelled("c", "pc", "");
+  const auto pool = [&](const char* name, std::initializer_list<const char*> has) {
+    Json list = Json::array({});
+    for (const char* const one : has) list.push(one);
+    cluster.put(pools, Json::object({{"metadata", Json::object({{"name", name}})}, {"status", Json::object({{"limit", "100Gi"}, {"promised", "0"}, {"classes", list}})}}));
+  };
+  pool("pa", {"local-fast", "local-managed"}), pool("pb", {"local-fast"}), pool("pc", {"local-fast"}), pool("ceph", {"distributed"});
+  cluster.put(snapshots, Json::object({{"metadata", Json::object({{"name", "then"}})}, {"spec", Json::object({{"pool", "pc"}})}}));
+  int number = 0;
+  const auto goes_to = [&](Json parameters, Json more = Json::object({})) {
+    const std::string name = "n" + std::to_string(++number);
+    cluster.put(classes, Json::object({{"metadata", Json::object({{"name", name}})}, {"provisioner", "csi.fairlead.dev"}, {"volumeBindingMode", "WaitForFirstConsumer"}, {"parameters", std::move(parameters)}}));
+    Json spec = Json::object({{"storageClassName", name}, {"resources", Json::object({{"requests", Json::object({{"storage", "1Gi"}})}})}});
+    for (const auto& [key, value] : more.members()) spec.set(key, value);
+    cluster.put(claims, Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "default"}})}, {"spec", std::move(spec)}, {"status", Json::object({{"phase", "Pending"}})}}));
+    Json pod = make_pod(name);
+    pod.child("spec").set("volumes", Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", name}})}})}));
+    cluster.put(pods, pod);
+    cluster.refresh_all(controller.sources());
+    EXPECT_TRUE(controller.reconcile({"", "all"}));
+    const std::string node = cluster.object(claims, {"default", name})["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].string();
+    const Json now = cluster.object(pods, {"default", name});
+    const Json* const condition = kube::find_condition(now, "PodScheduled");
+    return node.empty() && condition != nullptr ? (*condition)["message"].string() : node;
+  };
+  EXPECT_EQ(goes_to(Json::object({{"class", "distributed"}})), "b");
+  EXPECT_EQ(goes_to(Json::object({{"class", "local-managed"}})), "a");
+  EXPECT_EQ(goes_to(Json::object({{"pool", "pc"}})), "c");
+  EXPECT_THAT(goes_to(Json::object({{"class", "gold"}})), HasSubstr("3 node(s) reached no pool with class gold"));
+  // Without a class: by an engine where that is needed. b has one in Ceph alone, c has none.
+  EXPECT_THAT(goes_to(Json::object({{"encrypted", "true"}})), testing::AnyOf("a", "b"));
+  EXPECT_EQ(goes_to(Json::object({{"encrypted", "true"}, {"pool", "ceph"}})), "b");
+  EXPECT_THAT(goes_to(Json::object({{"iops", "500"}, {"pool", "pc"}})), HasSubstr("3 node(s)"));
+  EXPECT_EQ(goes_to(Json::object({}), Json::object({{"dataSourceRef", Json::object({{"apiGroup", "fairlead.dev"}, {"kind", "Snapshot"}, {"name", "then"}})}})), "c");
+  EXPECT_FALSE(goes_to(Json::object({}), Json::object({{"dataSource", Json::object({{"apiGroup", "fairlead.dev"}, {"kind", "Snapshot"}, {"name", "gone"}})}})).starts_with("0/3")) << "of one that is not there the provisioner tells";
+}
+
 TEST_F(Placing, WakesForWhatMattersOnly) {
   const auto sources = controller_.sources();
   const auto& pod_keys = sources[0].keys;

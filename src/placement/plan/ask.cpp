@@ -27,19 +27,14 @@ void append_term(std::string& out, const NodeTerm& term) {
   out += '|';
 }
 
-int refusal_of(const Pod& pod, const Node& node, Reasons& reasons, const std::map<std::string, std::int64_t>& pools) {
+int refusal_of(const Pod& pod, const Node& node, Reasons& reasons, const Pools& pools) {
   static const Taint cordoned{.key = "node.kubernetes.io/unschedulable", .value = "", .effect = Effect::NoSchedule, .added = std::nullopt};
   if (node.unschedulable && !tolerates(pod, cordoned)) return reasons.number("node(s) were unschedulable");
   if (node.deleting) return reasons.number("node(s) were being deleted");
   if (const Taint* taint = first_forbidding_taint(pod, node)) return reasons.number(fmt::format("node(s) had untolerated taint {{{}: {}}}", taint->key, taint->value));
   if (!node.ready) return reasons.number("node(s) were not ready");
   if (!selects(pod, node)) return reasons.number("node(s) didn't match Pod's node affinity/selector");
-  for (const std::string& pool : pod.pools) {
-    const auto reached = node.labels.find(pool_label);
-    if (reached == node.labels.end()) return reasons.number(pool.empty() ? "node(s) reached no pool of volumes" : "node(s) had volume node affinity conflict");
-    if (!pool.empty() && reached->second != pool) return reasons.number("node(s) had volume node affinity conflict");
-    if (const auto left = pools.find(reached->second); pool.empty() && left != pools.end() && left->second < pod.pool_bytes) return reasons.number("node(s) did not have enough free storage");
-  }
+  if (std::string why; !pod.pools.empty() && !pools_for(pod.pools, node, pools, why)) return reasons.number(why);
   return 0;
 }
 
@@ -61,12 +56,43 @@ std::string fixed_text(const Pod& pod) {
   out += '\n';
   for (const Toleration& one : pod.tolerations)
     out.append(one.key).append(one.exists ? "?" : "=").append(one.value).append(std::to_string(one.effect ? static_cast<int>(*one.effect) : -1)).append(";");
-  for (const std::string& pool : pod.pools) out.append("\npool ").append(pool);
-  if (pod.pool_bytes > 0) out.append("\nbytes ").append(std::to_string(pod.pool_bytes));
+  for (const PoolNeed& need : pod.pools) out += fmt::format("\npool {} {} {} {}", need.pool, fmt::join(need.classes, ","), need.bytes, need.bound);
   return out;
 }
 
-Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const std::map<std::string, std::int64_t>& pools) {
+std::optional<std::vector<std::string>> pools_for(const std::vector<PoolNeed>& needs, const Node& node, const Pools& pools, std::string& why) {
+  why.clear();
+  std::vector<std::string> out;
+  const auto left_of = [&](const std::string& pool) {
+    const auto said = pools.find(pool);
+    std::int64_t left = said == pools.end() ? std::numeric_limits<std::int64_t>::max() : said->second.left.value_or(std::numeric_limits<std::int64_t>::max());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (out[i] == pool) left -= needs[i].bytes;
+    return left;
+  };
+  const auto has = [&](const std::string& pool, const std::string& klass) {
+    const auto said = pools.find(pool);
+    return said == pools.end() || said->second.classes.empty() || std::find(said->second.classes.begin(), said->second.classes.end(), klass) != said->second.classes.end();
+  };
+  for (const PoolNeed& need : needs) {
+    const std::string* best = nullptr;
+    const auto look = [&](const std::string* klass) {
+      for (const std::string& pool : node.pools) {
+        if ((!need.pool.empty() && pool != need.pool) || (klass != nullptr && !has(pool, *klass))) continue;
+        if (best == nullptr || left_of(pool) > left_of(*best) || (left_of(pool) == left_of(*best) && pool < *best)) best = &pool;
+      }
+    };
+    if (need.bound) look(nullptr);
+    for (std::size_t i = 0; i < need.classes.size() && best == nullptr; ++i) look(&need.classes[i]);
+    if (best == nullptr) why = need.bound ? "node(s) had volume node affinity conflict" : node.pools.empty() ? "node(s) reached no pool of volumes" : need.pool.empty() ? fmt::format("node(s) reached no pool with class {}", fmt::join(need.classes, " or ")) : fmt::format("node(s) did not reach pool {}, where the volume is to be", need.pool);
+    else if (left_of(*best) < need.bytes) why = "node(s) did not have enough free storage";
+    if (!why.empty()) return std::nullopt;
+    out.push_back(*best);
+  }
+  return out;
+}
+
+Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const Pools& pools) {
   Fixed out;
   const std::size_t count = board.bins().size();
   out.refusal.resize(count);

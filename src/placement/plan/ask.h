@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,10 @@ struct Fixed {
   int most_disliked = 0;
 };
 std::string fixed_text(const Pod& pod);  // equal for pods with the same Fixed
-inline constexpr const char* pool_label = "topology.fairlead.dev/pool";  // of a node: which pool of volumes it reaches
-// pools: what they have left; a node whose pool has less than the pod will take is refused.
-Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const std::map<std::string, std::int64_t>& pools = {});
+// The pools that the volumes of these claims will be in on the node, one for each, as the provisioner will choose: of those that have the class the one with the most left, then the first by name, claim by claim. Else why not, in `why`.
+std::optional<std::vector<std::string>> pools_for(const std::vector<PoolNeed>& needs, const Node& node, const Pools& pools, std::string& why);
+// pools: a node whose pools have no class or no room for the pod's claims is refused.
+Fixed fix(const Board& board, const Pod& pod, Reasons& reasons, const Pools& pools = {});
 
 class Ask {
  public:

@@ -41,7 +41,7 @@ class Planner {
       budgets_.allowed.push_back(std::max<std::int64_t>(0, budget->allowed));
     }
     for (const Claim* claim : view.claims) claims_[claim->key] = claim;
-    if (view.pools != nullptr) room_ = *view.pools;
+    if (view.pools != nullptr) pools_ = *view.pools;
   }
 
   Plan run() {
@@ -55,21 +55,29 @@ class Planner {
     if (pod.claims.empty() || !view_.claims_known) return fixed_text(pod);
     const Pod bound = bound_by_claims(pod);
     // What pools have left changes as pods are placed.
-    return fixed_text(bound) + (bound.pool_bytes > 0 ? fmt::format("\nroom {}", taken_) : "");
+    const bool takes = std::any_of(bound.pools.begin(), bound.pools.end(), [](const PoolNeed& one) { return one.bytes > 0; });
+    return fixed_text(bound) + (takes ? fmt::format("\nroom {}", taken_) : "");
   }
   Pod bound_by_claims(const Pod& pod) const {
     Pod out = pod;
     if (!view_.claims_known) return out;
     for (const std::string& name : pod.claims)
-      if (const auto claim = claims_.find({pod.key.space, name}); claim != claims_.end() && (claim->second->wants_pool || !claim->second->pool.empty())) {
-        out.pools.push_back(claim->second->pool);
-        out.pool_bytes += claim->second->wants_pool ? claim->second->bytes : 0;
-      }
+      if (const auto claim = claims_.find({pod.key.space, name}); claim != claims_.end())
+        if (auto need = need_of(*claim->second)) out.pools.push_back(std::move(*need));
+    return out;
+  }
+  std::optional<PoolNeed> need_of(const Claim& claim) const {
+    if (!claim.wants_pool) return claim.pool.empty() ? std::nullopt : std::optional(PoolNeed{.pool = claim.pool, .classes = {}, .bytes = 0, .bound = true});
+    PoolNeed out{.pool = claim.pool, .classes = claim.classes, .bytes = claim.bytes, .bound = false};
+    // Copies share their blocks with what they are of.
+    if (const auto source = claims_.find({claim.key.space, claim.source_claim}); !claim.source_claim.empty() && source != claims_.end() && source->second->bound && !source->second->pool.empty()) out.pool = source->second->pool;
+    if (view_.snapshots != nullptr && !claim.source_snapshot.empty())
+      if (const auto source = view_.snapshots->find(claim.source_snapshot); source != view_.snapshots->end()) out.pool = source->second;
     return out;
   }
   const Fixed& fixed(const Pod& pod) {
     const auto [found, fresh] = fixed_.try_emplace(text_of(pod));
-    if (fresh) found->second = fix(board_, bound_by_claims(pod), reasons_, room_);
+    if (fresh) found->second = fix(board_, bound_by_claims(pod), reasons_, pools_);
     return found->second;
   }
 
@@ -95,13 +103,16 @@ class Planner {
     const std::string& node = on.name;
     bool all_bound = true;
     if (!view_.claims_known) return true;
+    std::vector<PoolNeed> needs = bound_by_claims(pod).pools;
+    std::string why;
+    if (const auto chosen = pools_for(needs, on, pools_, why))
+      for (std::size_t i = 0; i < needs.size(); ++i)
+        if (const auto pool = needs[i].bytes > 0 ? pools_.find((*chosen)[i]) : pools_.end(); pool != pools_.end() && pool->second.left) *pool->second.left -= needs[i].bytes, ++taken_;
     for (const std::string& name : pod.claims) {
       const Claim& claim = *claims_.at({pod.key.space, name});
       if (claim.bound) continue;
       all_bound = false;
       plan_.claims.push_back({claim.key, node});
-      if (const auto pool = on.labels.find(pool_label); claim.wants_pool && claim.bytes > 0 && pool != on.labels.end())
-        if (const auto left = room_.find(pool->second); left != room_.end()) left->second -= claim.bytes, ++taken_;
     }
     return all_bound;
   }
@@ -200,7 +211,7 @@ class Planner {
   std::vector<Board::PodIndex> queue_;
   Budgets budgets_;
   std::map<kube::ObjectKey, const Claim*> claims_;
-  PoolRoom room_;
+  Pools pools_;
   int taken_ = 0;  // how often some of it was
   std::unordered_map<std::string, Fixed> fixed_;
   std::unordered_map<std::string, Failed> failed_;
@@ -212,7 +223,7 @@ class Planner {
 Plan plan_placement(const View& view) { return Planner(view).run(); }
 
 Plan plan_placement(const Snapshot& snapshot) {
-  View view{.nodes = {}, .pods = {}, .budgets = {}, .claims = {}, .claims_known = snapshot.claims_known, .spaces = &snapshot.spaces, .pools = &snapshot.pools};
+  View view{.nodes = {}, .pods = {}, .budgets = {}, .claims = {}, .claims_known = snapshot.claims_known, .spaces = &snapshot.spaces, .pools = &snapshot.pools, .snapshots = &snapshot.snapshots};
   const auto point = [](const auto& values, auto& into) {
     for (const auto& value : values) into.push_back(&value);
   };

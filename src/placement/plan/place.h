@@ -10,8 +10,7 @@
 
 namespace fairlead::placement {
 
-// Bytes that may be promised still, by pool of volumes. Of one that is not here nothing is known, and it is taken.
-using PoolRoom = std::map<std::string, std::int64_t>;
+using SnapshotPools = std::map<std::string, std::string>;  // the pool of each Snapshot, by its name
 
 struct Snapshot {
   std::vector<Node> nodes;
@@ -20,7 +19,8 @@ struct Snapshot {
   std::vector<Claim> claims = {};
   bool claims_known = false;  // false: pods do not wait for their claims
   Spaces spaces = {};         // labels of namespaces
-  PoolRoom pools = {};
+  Pools pools = {};
+  SnapshotPools snapshots = {};
 };
 // The same without copies. What is pointed to must outlive the call.
 struct View {
@@ -30,7 +30,8 @@ struct View {
   std::vector<const Claim*> claims = {};
   bool claims_known = false;
   const Spaces* spaces = nullptr;
-  const PoolRoom* pools = nullptr;
+  const Pools* pools = nullptr;
+  const SnapshotPools* snapshots = nullptr;
 };
 
 struct Place {

@@ -194,8 +194,12 @@ TEST(Placement, GoesWhereThePoolHasRoomForItsVolume) {
   const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]"}), q = pod({"q", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: other}}]"});
   const kube::ObjectKey home{"default", "home"}, other{"default", "other"};
   const std::vector<Node> nodes{node("b", "{}", "{topology.fairlead.dev/pool: b}"), node("c", "{}", "{topology.fairlead.dev/pool: c}")};
-  const auto claim = [](const kube::ObjectKey& key, std::int64_t bytes) { return Claim{.key = key, .waits_for_pod = true, .wants_pool = true, .bytes = bytes}; };
-  const auto plan = [&](std::vector<Claim> claims, PoolRoom room) { return plan_placement(Snapshot{.nodes = nodes, .pods = {p, q}, .claims = std::move(claims), .claims_known = true, .pools = std::move(room)}); };
+  const auto claim = [](const kube::ObjectKey& key, std::int64_t bytes) { return Claim{.key = key, .waits_for_pod = true, .wants_pool = true, .classes = {"local-fast"}, .bytes = bytes}; };
+  const auto plan = [&](std::vector<Claim> claims, const std::map<std::string, std::int64_t>& left) {
+    Pools room;
+    for (const auto& [name, bytes] : left) room[name] = {.left = bytes};
+    return plan_placement(Snapshot{.nodes = nodes, .pods = {p, q}, .claims = std::move(claims), .claims_known = true, .pools = std::move(room)});
+  };
   EXPECT_THAT(plan({claim(home, 60)}, {{"b", 50}, {"c", 100}}).claims, ElementsAre(ChooseNode{home, "c"}));
   EXPECT_EQ(where(plan({claim(home, 60)}, {{"b", 50}, {"c", 59}}), "p"), "0/2 nodes are available: 2 node(s) did not have enough free storage.");
   EXPECT_THAT(plan({claim(home, 60)}, {{"b", 50}}).claims, ElementsAre(ChooseNode{home, "c"})) << "of a pool that does not say it is not known";
@@ -211,10 +215,56 @@ TEST(Placement, GoesWhereItsVolumeIsReached) {
   const auto plan = [&](Claim claim, std::vector<Node> on) { return plan_placement(Snapshot{.nodes = std::move(on), .pods = {p, q}, .claims = {std::move(claim)}, .claims_known = true}); };
   EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "c"}, nodes), "p"), "c");
   EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "d"}, nodes), "p"), "0/3 nodes are available: 3 node(s) had volume node affinity conflict.");
-  const Plan later = plan({.key = home, .waits_for_pod = true, .wants_pool = true}, {nodes[0], nodes[1]});
+  const Plan later = plan({.key = home, .waits_for_pod = true, .wants_pool = true, .classes = {"local-fast"}}, {nodes[0], nodes[1]});
   EXPECT_THAT(later.claims, ElementsAre(ChooseNode{home, "b"})) << "one that reaches some pool";
-  EXPECT_EQ(where(plan({.key = home, .waits_for_pod = true, .wants_pool = true}, {nodes[0]}), "p"), "0/1 nodes are available: 1 node(s) reached no pool of volumes.");
+  EXPECT_EQ(where(plan({.key = home, .waits_for_pod = true, .wants_pool = true, .classes = {"local-fast"}}, {nodes[0]}), "p"), "0/1 nodes are available: 1 node(s) reached no pool of volumes.");
   EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "d"}, {nodes[0]}), "q"), "a") << "who has no claim is not asked";
+}
+
+TEST(Placement, KnowsAllPoolsThatANodeReaches) {
+  const auto labelled = [](const char* name, const char* labels) { return node(name, "{}", labels); };
+  EXPECT_THAT(labelled("x", "{topology.fairlead.dev/pool: b, pool.fairlead.dev/a: 'true', pool.fairlead.dev/b: 'true', pool.fairlead.dev/c: 'false', pool.fairlead.dev/d: 'true', pool.fairlead.devious/e: 'true'}").pools, ElementsAre("b", "a", "d"));
+  EXPECT_THAT(labelled("x", "{}").pools, IsEmpty());
+}
+
+TEST(Placement, ChoosesAmongThePoolsOfANode) {
+  const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: fast}}, {name: w, persistentVolumeClaim: {claimName: far}}]"}), q = pod({"q", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: other}}]"});
+  const std::vector<Node> nodes{node("a", "{}", "{topology.fairlead.dev/pool: a}"), node("b", "{}", "{topology.fairlead.dev/pool: b, pool.fairlead.dev/ceph: 'true'}"), node("c", "{}", "{topology.fairlead.dev/pool: ceph}")};
+  const auto claim = [](const char* name, const char* klass, std::int64_t bytes, std::string pool = {}) { return Claim{.key = {"default", name}, .waits_for_pod = true, .pool = std::move(pool), .wants_pool = true, .classes = {klass}, .bytes = bytes}; };
+  const auto copy = [&](const char* of_claim, const char* of_snapshot) {
+    Claim out = claim("other", "local-fast", 10);
+    out.source_claim = of_claim, out.source_snapshot = of_snapshot;
+    return out;
+  };
+  const auto plan = [&](std::vector<Claim> claims, std::vector<Pod> pods, std::int64_t left = 100) {
+    return plan_placement(Snapshot{.nodes = nodes, .pods = std::move(pods), .claims = std::move(claims), .claims_known = true, .pools = {{"a", {.left = left, .classes = {"local-fast"}}}, {"b", {.left = left, .classes = {"local-fast"}}}, {"ceph", {.left = 50, .classes = {"distributed"}}}}, .snapshots = {{"of-b", "b"}}});
+  };
+  // Of both kinds, only b has them.
+  EXPECT_THAT(plan({claim("fast", "local-fast", 60), claim("far", "distributed", 50)}, {p}).claims, testing::UnorderedElementsAre(ChooseNode{{"default", "fast"}, "b"}, ChooseNode{{"default", "far"}, "b"}));
+  EXPECT_EQ(where(plan({claim("fast", "local-fast", 60), claim("far", "distributed", 51)}, {p}), "p"), "0/3 nodes are available: 1 node(s) did not have enough free storage, 1 node(s) reached no pool with class distributed, 1 node(s) reached no pool with class local-fast.");
+  // The room of a pool is for all claims in it.
+  EXPECT_EQ(where(plan({claim("fast", "local-fast", 60), claim("far", "local-fast", 60)}, {p}), "p"), "0/3 nodes are available: 1 node(s) reached no pool with class local-fast, 2 node(s) did not have enough free storage.");
+  // A bound claim keeps the other in reach of its pool, first or further.
+  Claim bound = claim("fast", "", 0, "ceph");
+  bound.bound = true, bound.wants_pool = false;
+  EXPECT_THAT(plan({bound, claim("far", "local-fast", 60)}, {p}).claims, ElementsAre(ChooseNode{{"default", "far"}, "b"}));
+  // Whoever names no class has what there is: a machine's own disk before Ceph, and Ceph where nothing else is.
+  Claim any = claim("other", "local-fast", 10);
+  any.classes.emplace_back("distributed");
+  EXPECT_THAT(plan({any}, {q}).claims, ElementsAre(ChooseNode{{"default", "other"}, "a"}));
+  any.bytes = 70, any.pool = "ceph";
+  EXPECT_EQ(where(plan({any}, {q}), "q"), "0/3 nodes are available: 1 node(s) did not reach pool ceph, where the volume is to be, 2 node(s) did not have enough free storage.");
+  any.bytes = 50;
+  EXPECT_EQ(plan({any}, {q}).claims.size(), 1u);
+  // A class that names its pool.
+  EXPECT_THAT(plan({claim("other", "local-fast", 10, "b")}, {q}).claims, ElementsAre(ChooseNode{{"default", "other"}, "b"}));
+  EXPECT_EQ(where(plan({claim("other", "local-fast", 10, "d")}, {q}), "q"), "0/3 nodes are available: 3 node(s) did not reach pool d, where the volume is to be.");
+  // Copies are where their source is; of one that is not there nothing is known.
+  Claim source = claim("fast", "", 0, "b");
+  source.bound = true, source.wants_pool = false;
+  EXPECT_THAT(plan({copy("", "of-b")}, {q}).claims, ElementsAre(ChooseNode{{"default", "other"}, "b"}));
+  EXPECT_THAT(plan({copy("fast", ""), source}, {q}).claims, ElementsAre(ChooseNode{{"default", "other"}, "b"}));
+  EXPECT_THAT(plan({copy("", "none")}, {q}).claims, ElementsAre(ChooseNode{{"default", "other"}, "a"}));
 }
 
 TEST(Placement, LeavesOthersAlone) {

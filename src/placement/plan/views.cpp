@@ -213,6 +213,12 @@ Node read_node(const Json& node) {
     if (auto added = parse_time(json["timeAdded"].string())) taint.added = *added;
     out.taints.push_back(std::move(taint));
   }
+  // The first pool by its own label, further ones by theirs (docs/design/079).
+  constexpr std::string_view further = "pool.fairlead.dev/";
+  const auto first = out.labels.find("topology.fairlead.dev/pool");
+  if (first != out.labels.end()) out.pools.push_back(first->second);
+  for (auto one = out.labels.lower_bound(std::string(further)); one != out.labels.end() && one->first.starts_with(further); ++one)
+    if (std::string pool = one->first.substr(further.size()); one->second == "true" && (out.pools.empty() || out.pools.front() != pool)) out.pools.push_back(std::move(pool));
   out.unschedulable = node["spec"]["unschedulable"].boolean();
   out.ready = kube::condition_is_true(node, "Ready");
   out.deleting = kube::deleting(node);

@@ -43,6 +43,22 @@ struct Toleration {
   std::optional<std::int64_t> seconds;     // for NoExecute; none: for ever
 };
 
+// What a claim wants of the pools of volumes that a node reaches.
+struct PoolNeed {
+  std::string pool;            // this one; empty: any that has the class
+  std::vector<std::string> classes = {};  // of volumes; one after the other, as far as no pool of the node has the one before
+  std::int64_t bytes = 0;      // that will be taken there
+  bool bound = false;          // its volume is there
+  friend bool operator==(const PoolNeed&, const PoolNeed&) = default;
+};
+// What a pool says of itself.
+struct PoolView {
+  std::optional<std::int64_t> left;  // bytes that may be promised still; nothing: it does not say, and is taken
+  std::vector<std::string> classes = {};  // of volumes; none: it does not say
+  friend bool operator==(const PoolView&, const PoolView&) = default;
+};
+using Pools = std::map<std::string, PoolView>;  // by name. Of one that is not here nothing is known, and it is taken
+
 struct Node {
   std::string name, uid;
   kube::Labels labels;
@@ -51,6 +67,7 @@ struct Node {
   bool ready = false;           // condition Ready is True
   bool deleting = false;
   Resources allocatable;
+  std::vector<std::string> pools = {};  // of volumes that it reaches, by its labels; the first one first
   friend bool operator==(const Node&, const Node&) = default;
 };
 
@@ -112,8 +129,7 @@ struct Pod {
   bool may_preempt = true;           // preemptionPolicy is not Never
   std::string nominated;             // status.nominatedNodeName
   std::vector<std::string> claims;   // names of claims in its namespace
-  std::vector<std::string> pools;    // that its node has to reach, by those claims; an empty one: some pool
-  std::int64_t pool_bytes = 0;       // that claims of it will take from a pool once it is placed
+  std::vector<PoolNeed> pools;       // that its node has to reach, by those claims
   std::set<std::pair<std::string, std::int64_t>> host_ports;  // {protocol, port}
   std::vector<std::string> problems;  // sentences; such a pod waits
 };
@@ -129,9 +145,11 @@ struct Claim {
   kube::ObjectKey key;
   bool bound = false;
   bool waits_for_pod = false;  // its class binds when a pod was placed
-  std::string pool;            // that its node has to reach (label topology.fairlead.dev/pool); empty: any node will do
-  bool wants_pool = false;     // it is not bound yet, and will be in some pool
+  std::string pool;            // that its node has to reach; empty: any node will do
+  bool wants_pool = false;     // it is not bound yet, and will be in some pool: `pool` where its class names one, else one that has a class of `classes`
+  std::vector<std::string> classes = {};
   std::int64_t bytes = 0;      // that it will take there; 0: a node was chosen for it already
+  std::string source_claim, source_snapshot;  // one at most: it will be in the pool of that claim of its namespace, or of that Snapshot
   bool deleting = false;
   friend bool operator==(const Claim&, const Claim&) = default;
 };

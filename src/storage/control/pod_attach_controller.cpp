@@ -77,13 +77,13 @@ std::vector<kube::Controller::Source> PodAttachController::sources() const {
 Result<kube::Next> PodAttachController::label(const std::string& name) {
   const auto node = caches_->of(resources::nodes).get({"", name});
   if (!node) return kube::Next{};
-  std::string pool;
+  std::vector<std::string> reached;
   caches_->of(api::kVolumePools).each("", [&](const Json& one) {
-    if (pool.empty() && api::read_pool(one).reaches(name)) pool = kube::name_of(one);
+    if (api::read_pool(one).reaches(name)) reached.push_back(kube::name_of(one));
   });
-  const std::string& now = (*node)["metadata"]["labels"][api::kPoolLabel].string();
-  if (now == pool) return kube::Next{};
-  const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*node)}, {"labels", Json::object({{api::kPoolLabel, pool.empty() ? Json() : Json(pool)}})}})}});
+  const Json labels = labels_for_pools(kube::labels_of(*node), std::move(reached));
+  if (labels.is_null()) return kube::Next{};
+  const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*node)}, {"labels", labels}})}});
   auto done = api_.patch(resources::nodes, {"", name}, kube::PatchType::Merge, patch);
   if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "label node " + name);
   return kube::Next{};

@@ -186,6 +186,29 @@ TEST(StorageControllers, NodesTellWhichPoolTheyReach) {
   EXPECT_EQ(label("n2"), "here");
 }
 
+// A pool that comes under an earlier name does not take a node's label from what was made there.
+TEST(StorageControllers, NodesTellAllPoolsThatTheyReach) {
+  Site site;
+  site.settle();
+  const auto label = [&](const std::string& key) { return site.api.get(resources::nodes, {"", "n0"}).value()["metadata"]["labels"][key].string(); };
+  ASSERT_EQ(label(api::kPoolLabel), "here");
+  Json other = site.api.get(api::kVolumePools, {"", "here"}).value();
+  other.child("metadata").set("name", "far").set("uid", "u-far");
+  site.put(api::kVolumePools, other);
+  site.settle();
+  EXPECT_EQ(label(api::kPoolLabel), "here");
+  EXPECT_EQ(label("pool.fairlead.dev/far"), "true");
+  EXPECT_EQ(label("pool.fairlead.dev/here"), "");
+  // The first one goes: the other is the first, and under no label twice.
+  ASSERT_TRUE(site.api.remove(api::kVolumePools, {"", "here"}));
+  site.settle();
+  EXPECT_EQ(label(api::kPoolLabel), "far");
+  EXPECT_EQ(label("pool.fairlead.dev/far"), "");
+  ASSERT_TRUE(site.api.remove(api::kVolumePools, {"", "far"}));
+  site.settle();
+  EXPECT_EQ(label(api::kPoolLabel), "");
+}
+
 TEST(StorageControllers, AClaimThatGoesBeforeItsVolumeIsThereLeavesNone) {
   Site site;
   site.claim("data");

@@ -95,4 +95,18 @@ AttachPlan plan_attachments(const std::string& name, std::vector<Wish> wishes, c
   return plan;
 }
 
+Json labels_for_pools(const kube::Labels& now, std::vector<std::string> reached) {
+  std::sort(reached.begin(), reached.end());
+  const auto first = now.find(api::kPoolLabel);
+  const bool stays = first != now.end() && std::binary_search(reached.begin(), reached.end(), first->second);
+  const std::string one = stays ? first->second : reached.empty() ? "" : reached.front();
+  Json out = Json::object();
+  if ((first == now.end() ? "" : first->second) != one) out.set(api::kPoolLabel, one.empty() ? Json() : Json(one));
+  for (const auto& [key, value] : now)
+    if (key.starts_with(api::kFurtherPool) && (key == api::kFurtherPool + one || !std::binary_search(reached.begin(), reached.end(), key.substr(std::string_view(api::kFurtherPool).size())))) out.set(key, Json());
+  for (const std::string& pool : reached)
+    if (const auto there = now.find(api::kFurtherPool + pool); pool != one && (there == now.end() || there->second != "true")) out.set(api::kFurtherPool + pool, "true");
+  return out.members().empty() ? Json() : out;
+}
+
 }  // namespace fairlead::storage

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kube/json.h"
+#include "kube/selector.h"
 
 namespace fairlead::storage {
 
@@ -33,5 +34,8 @@ struct AttachPlan {
 // One node that writes, or any number that read; whoever asked first, by the age of the pods, unless somebody has it. Attachments that are not of pods (fairlead.dev/for-pods is not "true") stay.
 // `name`: of the PersistentVolume, for the messages. Equal arguments give equal plans.
 AttachPlan plan_attachments(const std::string& name, std::vector<Wish> wishes, const std::vector<kube::Json>& attachments);
+
+// What is to change in the labels of a Node that reaches these pools, as a merge patch has it; null: nothing. Its first pool stays the first as long as it is reached, so that what was made there is found.
+kube::Json labels_for_pools(const kube::Labels& now, std::vector<std::string> reached);
 
 }  // namespace fairlead::storage

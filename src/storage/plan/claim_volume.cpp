@@ -46,10 +46,10 @@ std::string against(const Json& claim, const Json& storage_class) {
     } else if (key == "iops" || key == "throughput") {
       const auto limit = key == "iops" ? api::parse_iops(value) : api::parse_throughput(value);
       if (!limit) return "parameter " + limit.error().message;
-      if (*limit > 0 && parameters["class"].string_or(api::kLocalFast) == api::kLocalFast) return fmt::format("parameter {}: it is of class {}", key, api::kLocalManaged);
+      if (*limit > 0 && parameters["class"].string() == api::kLocalFast) return fmt::format("parameter {}: it is of class {}", key, api::kLocalManaged);
     } else if (key == "encrypted" || key == "key") {
       if (key == "encrypted" && value.string() != "true" && value.string() != "false") return "parameter encrypted: \"true\" or \"false\" is expected";
-      if (parameters["encrypted"].string() == "true" && parameters["class"].string_or(api::kLocalFast) == api::kLocalFast) return fmt::format("parameter encrypted: it is of class {}", api::kLocalManaged);
+      if (parameters["encrypted"].string() == "true" && parameters["class"].string() == api::kLocalFast) return fmt::format("parameter encrypted: it is of class {}", api::kLocalManaged);
       if (key == "key" && (parameters["encrypted"].string() != "true" || !api::is_volume_name(value.string()))) return "parameter key: the name of a key is expected, and encrypted: \"true\"";
     } else if (key != "pool") {
       return fmt::format("there is no parameter \"{}\": class, pool, encrypted, key, iops, throughput and {} are what there is", key.substr(0, 60), kFileSystem);
@@ -64,7 +64,7 @@ Json persistent_for(const Json& claim, const Json& storage_class, const Json& vo
   Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
   if (claim["spec"]["accessModes"].items().size() > 0 && claim["spec"]["accessModes"].items().front().string() == "ReadOnlyMany") csi.set("readOnly", true);
   if (mode != "Block") csi.set("fsType", storage_class["parameters"][kFileSystem].string_or("ext4"));
-  const Json reaches = Json::object({{"required", Json::object({{"nodeSelectorTerms", Json::array({Json::object({{"matchExpressions", Json::array({Json::object({{"key", api::kPoolLabel}, {"operator", "In"}, {"values", Json::array({Json(pool)})}})})}})})}})}});
+  const Json reaches = Json::object({{"required", api::reaches_pool(pool)}});
   Json spec = Json::object({{"capacity", Json::object({{"storage", api::print_volume_size(volume["status"]["sizeBytes"].integer())}})},
                             {"accessModes", claim["spec"]["accessModes"]},
                             {"claimRef", Json::object({{"kind", "PersistentVolumeClaim"}, {"namespace", kube::space_of(claim)}, {"name", kube::name_of(claim)}, {"uid", kube::uid_of(claim)}, {"apiVersion", "v1"}, {"resourceVersion", kube::version_of(claim)}})},
@@ -128,7 +128,7 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   const auto origin = origin_of(seen);
   if (!origin) return tell("ProvisioningFailed", origin.error().message, true);
   if (*size < origin->least) return tell("ProvisioningFailed", fmt::format("{} are asked for, and what it is to be a copy of has {}", print(Bytes{*size}), print(Bytes{origin->least})));
-  api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string_or(api::kLocalFast), .pools = {}, .node = node};
+  api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string(), .pools = {}, .node = node};
   const auto change = change_of(seen, wish.klass);
   if (!change) return tell("ProvisioningFailed", change.error().message);
   const auto iops = api::parse_iops(of["parameters"]["iops"]), throughput = api::parse_throughput(of["parameters"]["throughput"]);
@@ -136,9 +136,11 @@ ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   if (!named.empty() && !origin->pool.empty() && named != origin->pool) return tell("ProvisioningFailed", fmt::format("class {} is of pool {}, and what it is to be a copy of is in pool {}", kube::name_of(of), named, origin->pool));
   // Copies share their blocks with what they are of: they are in its pool.
   if (const std::string& pool = origin->pool.empty() ? named : origin->pool; !pool.empty()) wish.pools = {pool};
-  const auto pool = api::choose_pool(seen.pools, wish, now);
+  const bool encrypted = of["parameters"]["encrypted"].string() == "true";
+  const bool engine = encrypted || iops.value_or(0) > 0 || throughput.value_or(0) > 0 || change->iops.value_or(0) > 0 || change->throughput.value_or(0) > 0;
+  const auto pool = api::choose_pool_and_class(seen.pools, wish, engine, now);
   if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
-  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0), .encrypted = of["parameters"]["encrypted"].string() == "true", .key = of["parameters"]["key"].string()});
+  Json volume = api::new_volume(volume_name_for(claim), {.pool = pool->pool, .klass = pool->klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot, .iops = iops.value_or(0), .throughput = throughput.value_or(0), .encrypted = encrypted, .key = of["parameters"]["key"].string()});
   volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
   api::apply(*change, volume);
   volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));

@@ -104,7 +104,7 @@ TEST(ClaimVolume, WhatCannotBeIsTold) {
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"fsType":"xfs"}})")), HasSubstr("there is no parameter \"fsType\""));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"ntfs"}})")), HasSubstr("ext4 or xfs"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"gold"}})")), HasSubstr("there is no \"gold\""));
-  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"iops":"3000"}})")), HasSubstr("it is of class local-managed"));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"local-fast","iops":"3000"}})")), HasSubstr("it is of class local-managed"));
   EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"local-managed","iops":"few"}})")), HasSubstr("parameter iops"));
   Json other = a_class();
   other.set("provisioner", "ebs.csi.aws.com");
@@ -255,9 +255,12 @@ TEST(ClaimVolume, HasTheAttributesOfItsClassFromTheBeginning) {
   seen.volume = made(next.object, "Available");
   seen.volume = next_for_claim(seen, now).object;
   EXPECT_EQ(next_for_claim(seen, now).object["spec"]["volumeAttributesClassName"].string(), "silver");
-  seen.storage_class = a_class();
+  seen.storage_class = a_class(R"({"parameters":{"class":"local-fast"}})");
   seen.volume.reset();
   EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("class local-fast limits nothing"));
+  // A storage class that names no class is of one that can.
+  seen.storage_class = a_class();
+  EXPECT_EQ(next_for_claim(seen, now).object["spec"]["class"].string(), api::kLocalManaged);
 }
 
 TEST(ClaimVolume, TakesOnOtherAttributes) {

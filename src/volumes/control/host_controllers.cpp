@@ -10,6 +10,7 @@
 #include "api/volume_key.h"
 #include "base/log.h"
 #include "volumes/keyring.h"
+#include "volumes/rbd_machine.h"
 
 namespace fairlead::volumes {
 
@@ -77,10 +78,19 @@ class ShowController final : public Common {
     const api::VolumeHostFacts facts = api::read_volume_host(*object);
     const auto asked = std::find_if(facts.asked.begin(), facts.asked.end(), [&](const api::AskedVolume& one) { return key_of(one.id, one.generation) == key.name; });
     const std::pair where(facts.pool_id, key.name);
-    // Not asked for any more: what there is stays, and is told as such.
+    // Not asked for any more: what there is stays, and is told as such. Names that nothing of it stands behind go: another volume may be called so next.
     if (facts.pool_id.empty() || asked == facts.asked.end()) {
-      const std::lock_guard lock(board_->mutex);
-      board_->told.erase(where);
+      {
+        const std::lock_guard lock(board_->mutex);
+        board_->told.erase(where);
+      }
+      const auto gone = read_showing(key.name);
+      if (facts.pool_id.empty() || !gone || std::any_of(facts.asked.begin(), facts.asked.end(), [&](const api::AskedVolume& one) { return one.id == gone->id; })) return kube::Next{};
+      Machine& machine = board_->machine(facts.pool_id);
+      const auto seen = machine.look(*gone);
+      if (!seen) return kube::Next{kLooks};
+      if (!seen->devices.empty() || seen->engine) return kube::Next{};
+      if (auto done = machine.unlink_all(*gone); !done) return std::unexpected(std::move(done.error()));
       return kube::Next{};
     }
     api::ToldVolume now = carry_out(board_->machine(facts.pool_id), *asked);
@@ -149,6 +159,15 @@ class ReportController final : public Common {
       } else {
         status.set("message", there.error().message);
       }
+      // What was told to be there, or was not known, is told until it is gone: names may be all that is left of it, and the process that knew of them may have died.
+      if (facts.told_pool_id == facts.pool_id)
+        for (const api::ToldVolume& before : facts.told) {
+          const auto same = [&](const auto& one) { return one.id == before.id; };
+          if ((!before.there() && before.message.empty()) || std::any_of(facts.asked.begin(), facts.asked.end(), same) || std::any_of(all.begin(), all.end(), same)) continue;
+          api::ToldVolume told = tell_of(machine, {before.id, before.generation});
+          if (told.there()) all.push_back(std::move(told));
+          else if (!told.message.empty()) all.push_back(before);  // it is not known
+        }
       Json list = Json::array();
       for (const api::ToldVolume& one : all) list.push(api::to_json(one));
       status.set("volumes", std::move(list));

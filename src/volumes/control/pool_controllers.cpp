@@ -183,19 +183,20 @@ class VolumeController final : public Base {
     const auto entry = site_.pool.entry(kube::name_of(object));
     if (!entry) return out;
     out.set("sizeBytes", entry->size);
-    const std::string holders = entry->holders();
-    for (const auto& [field, value] : {std::pair("node", &holders), {"device", &entry->device}, {"key", &entry->key}})
+    const std::string holders = entry->holders(), device = entry->places.empty() ? "" : entry->places.begin()->second.device;
+    for (const auto& [field, value] : {std::pair("node", &holders), {"device", &device}, {"key", &entry->key}})
       if (value->empty()) out.erase(field);
       else out.set(field, *value);
     for (const auto& [field, value] : {std::pair("iops", entry->limits.iops), {"throughputBytes", entry->limits.bytes_per_second}})
       if (value == 0) out.erase(field);
       else out.set(field, value);
-    const auto seen = site_.pool.look(kube::name_of(object));
+    const bool served = entry->managed && entry->attached();
+    const auto seen = served ? site_.pool.look(kube::name_of(object)) : site_.pool.look_at_files(kube::name_of(object));
     if (!seen || !seen->volume) {
       out.set("message", seen ? "its file is not there" : seen.error().message);
       return out;
     }
-    if (entry->managed && entry->attached() && message.empty() && (!seen->engine || seen->engine->failed)) out.set("message", fmt::format("its engine {}: who has it mounted gets errors until it is unmounted", seen->engine ? "could not write" : "has ended"));
+    if (served && message.empty() && (!seen->engine || seen->engine->failed)) out.set("message", fmt::format("its engine {}: who has it mounted gets errors until it is unmounted", seen->engine ? "could not write" : "has ended"));
     // Each look finds another number: what is told moves by a tenth.
     const auto moved = [&](const char* field, std::int64_t now) {
       const std::int64_t before = out[field].integer();
@@ -253,7 +254,7 @@ class SnapshotController final : public Base {
     }
     if (took >= 0) status.set("stallMilliseconds", took);
     if (!status.has("takenAt")) {
-      const auto seen = site_.pool.look(key.name);
+      const auto seen = site_.pool.look_at_files(key.name);
       if (!seen) return std::unexpected(seen.error());
       if (seen->snapshot && seen->snapshot->born > 0) status.set("takenAt", print_time(Instant(std::chrono::nanoseconds(seen->snapshot->born))));
     }
@@ -322,23 +323,22 @@ class AttachmentController final : public Base {
     const auto entry = site_.pool.entry(volume);
     const bool has = entry && entry->nodes.contains(node);
     const auto about = cached(resources::nodes, node);
-    const auto host = has ? Result<std::string>(entry->host) : about ? host_of(node, kube::labels_of(*about), hosts()) : Result<std::string>("");
+    const auto host = has ? Result<std::string>(entry->host_of(node)) : about ? host_of(node, kube::labels_of(*about), hosts()) : Result<std::string>("");
     Task task = decide_attachment(*object, {.pool_id = site_.pool.id(), .entry = entry, .source = cached(api::kVolumes, volume), .source_entry = entry, .reached = has || (host && !host->empty()) || (nodes && std::binary_search(nodes->begin(), nodes->end(), node))});
     if (task.what == Do::Attach && !host) task = {.what = Do::Nothing, .phase = "Failed", .message = host.error().message, .soon = true};
-    // A link is made by who has the device, and that one does not know of it.
-    if (task.what == Do::Attach && !host->empty() && !(*object)["spec"]["deviceName"].string().empty()) task = {.what = Do::Nothing, .phase = "Failed", .message = fmt::format("node {} is on the machine {}: devices have names (spec.deviceName) on the pool's own machine alone", node, *host), .soon = true};
     switch (task.what) {
       case Do::AddFinalizer: return finalizer(*object, true);
       case Do::DropFinalizer: return finalizer(*object, false);
       case Do::Detach: {
-        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.unlink && (!entry || entry->host.empty()))
-          if (auto gone = site_.unlink(name, volume, entry ? entry->device : ""); !gone) return failed(*object, task, std::move(gone.error()));
-        auto done = site_.pool.detach(volume, node, task.generation, (*object)["metadata"]["annotations"][api::kForceDetach].string() == "true");
+        const bool force = (*object)["metadata"]["annotations"][api::kForceDetach].string() == "true";
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty())
+          if (auto gone = let_go_of_name(name, volume, node, entry, force); !gone) return failed(*object, task, std::move(gone.error()));
+        auto done = site_.pool.detach(volume, node, task.generation, force);
         return done ? finalizer(*object, false) : failed(*object, task, std::move(done.error()));
       }
       case Do::Attach: {
         // Who reads replays no log: before the first of them it is done for all.
-        if ((*object)["spec"]["replayLog"].boolean() && (*object)["spec"]["readOnly"].boolean() && site_.settle && (!entry->attached() || entry->nodes.contains(kItself)))
+        if ((*object)["spec"]["replayLog"].boolean() && (*object)["spec"]["readOnly"].boolean() && site_.settle && ((!entry->attached() && !site_.pool.is_coming(volume)) || entry->nodes.contains(kItself)))
           if (auto settled = site_.pool.settle(volume, site_.settle); !settled) {
             if (settled.error().code != Code::Internal) return failed(*object, task, std::move(settled.error()));
             // Damaged: that does not mend itself, and each look writes to the journal.
@@ -353,8 +353,8 @@ class AttachmentController final : public Base {
           return failed(*object, task, std::move(done.error()));
         }
         std::string named;
-        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.link)
-          if (auto linked = site_.link(name, volume, done->device); !linked) named = linked.error().message;
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty())
+          if (auto linked = give_name(name, volume, done->device, *host); !linked) named = linked.error().message;
         // By another's name it would be taken for another.
         Json status = status_of(*object, named.empty() ? "Attached" : "Attaching", named);
         status.set("poolID", site_.pool.id()).set("device", done->device).set("generation", done->generation);
@@ -371,6 +371,42 @@ class AttachmentController final : public Base {
       }
     }
   }
+
+ private:
+  // By whoever has the device: this machine's own, or the further one, which is asked for it with the volume (HostController).
+  Result<void> give_name(const std::string& name, const std::string& volume, const std::string& device, const std::string& host) {
+    if (host.empty()) return site_.link ? site_.link(name, volume, device) : Result<void>();
+    const auto entry = site_.pool.entry(volume);
+    auto has = entry && entry->places.contains(host) ? has_name(site_.hosts->seen(host), shown_there(volume, *entry, host), name, site_.pool.id()) : Result<void>(fail(Code::Conflict, volume + " is not attached any more"));
+    if (!has) site_.hosts->ask(host);
+    return has;
+  }
+  // With the last attachment there its names go by themselves, before the device does.
+  Result<void> let_go_of_name(const std::string& name, const std::string& volume, const std::string& node, const std::optional<Entry>& entry, bool force) {
+    const bool has = entry && entry->nodes.contains(node);
+    const std::string host = has ? entry->host_of(node) : "";
+    if (has && is_called_so_by_another(name, volume, node, *entry, host)) return {};
+    if (host.empty()) {
+      // Of one that never had it, or has it no more, there is nothing that a link here could lead to.
+      const auto place = entry ? entry->places.find("") : std::map<std::string, Place>::const_iterator();
+      return site_.unlink ? site_.unlink(name, volume, entry && place != entry->places.end() ? place->second.device : "") : Result<void>();
+    }
+    if (force || entry->nodes_on(host).size() < 2) return {};
+    auto gone = has_not_name(site_.hosts->seen(host), shown_there(volume, *entry, host), name, site_.pool.id());
+    if (!gone) site_.hosts->ask(host);
+    return gone;
+  }
+  // Several nodes of one machine that read a volume may call it the same: the name is theirs as long as one of them stays.
+  bool is_called_so_by_another(const std::string& name, const std::string& volume, const std::string& node, const Entry& entry, const std::string& host) const {
+    bool out = false;
+    caches_->of(api::kAttachments).each("", [&](const Json& one) {
+      const Json& spec = one["spec"];
+      const std::string& other = spec["node"].string();
+      out = out || (spec["volume"].string() == volume && other != node && spec["deviceName"].string() == name && !kube::deleting(one) && entry.nodes.contains(other) && entry.host_of(other) == host);
+    });
+    return out;
+  }
+  static Asked shown_there(const std::string& volume, const Entry& entry, const std::string& host) { return {.host = host, .volume = {.id = volume, .generation = entry.places.at(host).shown, .show = true}}; }
 };
 
 class PoolController final : public Base {
@@ -481,6 +517,8 @@ class HostController final : public Base {
   std::vector<Source> sources() const override {
     std::vector<Source> out;
     also_of_hosts(out, [](const kube::Change& change, const std::set<std::string>&) { return std::vector{kube::key_of(change.object())}; });
+    // Names: their controller says when (Hosts::ask).
+    out.push_back({api::kAttachments, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }});
     return out;
   }
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
@@ -493,7 +531,12 @@ class HostController final : public Base {
     if (auto usable = site_.pool.usable(); !usable) return std::unexpected(std::move(usable.error()));
     const api::VolumeHostFacts facts = api::read_volume_host(*object);
     site_.hosts->told(facts);
-    const auto wanted = all_asked(site_.pool.asked_of(facts.host), facts, site_.pool.id());
+    std::vector<api::AskedVolume> shown;
+    for (Asked& one : site_.pool.asked_of(facts.host)) {
+      if (one.volume.show) one.volume.names = names_of(one);
+      shown.push_back(std::move(one.volume));
+    }
+    const auto wanted = all_asked(std::move(shown), facts, site_.pool.id());
     if (wanted == facts.asked && facts.pool_id == site_.pool.id()) return kube::Next{};
     Json list = Json::array(), next = *object;
     for (const api::AskedVolume& one : wanted) list.push(api::to_json(one));
@@ -501,6 +544,18 @@ class HostController final : public Base {
     auto done = site_.api.update(resource_, next);
     if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "ask the machine " + facts.host);
     return kube::Next{};
+  }
+
+ private:
+  // Those of attachments that are to stay.
+  std::vector<std::string> names_of(const Asked& asked) const {
+    std::set<std::string> out;
+    for (const std::string& node : asked.nodes) {
+      const auto attachment = cached(api::kAttachments, api::attachment_name(asked.volume.id, node));
+      if (!attachment || !is_ours(*attachment) || kube::deleting(*attachment)) continue;
+      if (const std::string& name = (*attachment)["spec"]["deviceName"].string(); api::is_device_name(name)) out.insert(name);
+    }
+    return {out.begin(), out.end()};
   }
 };
 
@@ -519,8 +574,7 @@ std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& 
 kube::Access pool_access() {
   kube::Access out = api::pool_access();
   // Of encrypted volumes (keyring.h).
-  out.may({"get", "create", "update"}, resources::secrets, "", kKeySpace).may({"create"}, resources::namespaces).may({"get"}, api::kVolumeKeys);
-  return out;
+  return out.add(api::pool_keys_access()).may({"create"}, resources::namespaces);
 }
 
 }  // namespace fairlead::volumes

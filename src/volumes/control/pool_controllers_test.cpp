@@ -80,6 +80,11 @@ struct Site {
     auto made = api.create(resource, object);
     ASSERT_TRUE(made) << made.error().message;
   }
+  void is_reached_by_all() {
+    Json object = of("volumepools", "here");
+    object.child("spec").set("nodeSelector", "!nosuch");
+    ASSERT_TRUE(api.update(kVolumePools, object));
+  }
   void volume(const char* name, std::int64_t size = gib, const char* from_snapshot = "", const char* from_volume = "") { put(kVolumes, api::new_volume(name, {.pool = "here", .size = size, .from_volume = from_volume, .from_snapshot = from_snapshot})); }
   Json of(const char* plural, const std::string& name) {
     const auto found = api.all(plural).find({"", name});
@@ -162,9 +167,7 @@ TEST(PoolControllers, ASecondNodeAndOneThatDoesNotReachThePoolAreRefused) {
   site.put(kAttachments, api::new_attachment("a", "here", "n0", false));
   site.settle();
   EXPECT_THAT(site.message("attachments", "a.n0"), HasSubstr("node n0 does not reach pool here"));
-  Json pool = site.of("volumepools", "here");
-  pool.child("spec").set("nodeSelector", "!nosuch");
-  ASSERT_TRUE(site.api.update(kVolumePools, pool));
+  site.is_reached_by_all();
   site.settle();
   EXPECT_EQ(site.phase("attachments", "a.n0"), "Attached");
   site.put(kAttachments, api::new_attachment("a", "here", "here", false));
@@ -182,9 +185,7 @@ TEST(PoolControllers, SeveralNodesReadOneAndAWriterWaitsForAll) {
   Site site;
   site.volume("a");
   site.settle();
-  Json pool = site.of("volumepools", "here");
-  pool.child("spec").set("nodeSelector", "!nosuch");
-  ASSERT_TRUE(site.api.update(kVolumePools, pool));
+  site.is_reached_by_all();
   for (const char* node : {"n0", "here"}) site.put(kAttachments, api::new_attachment("a", "here", node, true, true));
   site.settle();
   for (const char* name : {"a.n0", "a.here"}) EXPECT_EQ(site.phase("attachments", name), "Attached") << site.message("attachments", name);
@@ -208,6 +209,28 @@ TEST(PoolControllers, SeveralNodesReadOneAndAWriterWaitsForAll) {
   site.settle();
   EXPECT_EQ(site.phase("attachments", "a.n1"), "Attached");
   EXPECT_EQ(site.of("volumes", "a")["status"]["node"].string(), "n1");
+}
+
+TEST(PoolControllers, ANameThatTwoReadersShareStaysWithTheLast) {
+  Site site;
+  site.volume("a");
+  site.settle();
+  site.is_reached_by_all();
+  for (const char* node : {"n0", "here"}) {
+    Json attachment = api::new_attachment("a", "here", node, true);
+    attachment.child("spec").set("deviceName", "/dev/xvdf");
+    site.put(kAttachments, attachment);
+  }
+  site.settle();
+  for (const char* name : {"a.n0", "a.here"}) ASSERT_EQ(site.phase("attachments", name), "Attached") << site.message("attachments", name);
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.n0"}));
+  site.settle();
+  EXPECT_TRUE(site.of("attachments", "a.n0").is_null());
+  EXPECT_TRUE(site.links.contains("/dev/xvdf"));
+  ASSERT_TRUE(site.api.remove(kAttachments, {"", "a.here"}));
+  site.settle();
+  EXPECT_TRUE(site.of("attachments", "a.here").is_null());
+  EXPECT_TRUE(site.links.empty());
 }
 
 TEST(PoolControllers, OneWhoseLogCannotBeReplayedIsNotShown) {

@@ -2,6 +2,7 @@
 #include "volumes/plan/hosts.h"
 
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace fairlead::volumes {
@@ -15,26 +16,51 @@ Intent intent(What what, std::int64_t generation = 0, const std::string& host = 
   return {.number = 9, .what = what, .id = "a", .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = "n", .owner = {}, .read_only = false, .generation = generation, .managed = true, .limits = {.iops = 300}, .key = {}, .host = host};
 }
 Entry entry(bool attached) {
-  Entry out{.snapshot = false, .size = gib, .source = {}, .nodes = {}, .device = {}, .owner = {}, .managed = true, .limits = {.iops = 200}, .there = true};
-  if (attached) out.nodes = {{"n", 4}, {"o", 7}}, out.host = "m2", out.shown = 4;
+  Entry out{.snapshot = false, .size = gib, .source = {}, .nodes = {}, .hosts = {}, .places = {}, .owner = {}, .managed = true, .limits = {.iops = 200}, .there = true};
+  if (attached) out.nodes = {{"n", 4}, {"o", 7}}, out.hosts = {{"n", "m2"}, {"o", "m2"}}, out.places = {{"m2", {.shown = 4, .device = "/dev/loop1"}}};
   return out;
+}
+
+// Of one machine at most.
+std::optional<Asked> asked_of(const std::string& id, const Entry& entry, const std::map<std::int64_t, Intent>& under_way, const std::set<std::string>& leaving = {}) {
+  const auto all = asked_for(id, entry, under_way, leaving);
+  EXPECT_LE(all.size(), 1u);
+  return all.empty() ? std::nullopt : std::optional(all.front());
 }
 
 TEST(Asked, FollowsFromTheLedger) {
   const api::AskedVolume shown{.id = "a", .generation = 4, .show = true, .size = gib, .iops = 200}, gone{.id = "a", .generation = 4, .show = false};
-  EXPECT_EQ(asked_for("a", entry(false), {}, false), std::nullopt);
-  EXPECT_EQ(asked_for("a", entry(true), {}, false), (Asked{"m2", shown})) << "by the attachment by which it was shown first, whoever reads it now";
-  EXPECT_EQ(asked_for("a", entry(true), {{9, intent(What::Detach, 4)}}, false), (Asked{"m2", gone}));
-  EXPECT_EQ(asked_for("a", entry(true), {{9, intent(What::Leave, 4)}}, false), (Asked{"m2", shown}));
-  EXPECT_EQ(asked_for("a", entry(true), {{9, intent(What::Limit)}}, false)->volume.iops, 300);
-  EXPECT_EQ(asked_for("a", entry(true), {{9, intent(What::Attach, 4, "m2")}}, false), (Asked{"m2", shown})) << "made anew";
-  EXPECT_EQ(asked_for("a", entry(false), {{9, intent(What::Attach, 8, "m3")}}, false), (Asked{"m3", {.id = "a", .generation = 8, .show = true, .size = gib, .iops = 200}}));
-  EXPECT_EQ(asked_for("a", entry(false), {{9, intent(What::Attach, 8, "m3")}}, true), (Asked{"m3", {.id = "a", .generation = 8, .show = false}}));
-  EXPECT_EQ(asked_for("a", entry(false), {{9, intent(What::Attach, 8)}}, false), std::nullopt) << "on the pool's own machine";
+  const std::set<std::string> both{"n", "o"};
+  EXPECT_EQ(asked_of("a", entry(false), {}), std::nullopt);
+  EXPECT_EQ(asked_of("a", entry(true), {}), (Asked{"m2", shown, both})) << "by the attachment by which it was shown first, whoever reads it now";
+  EXPECT_EQ(asked_of("a", entry(true), {{9, intent(What::Detach, 4)}}), (Asked{"m2", gone, both}));
+  EXPECT_EQ(asked_of("a", entry(true), {{9, intent(What::Leave, 4)}}), (Asked{"m2", shown, both}));
+  EXPECT_EQ(asked_of("a", entry(true), {{9, intent(What::Limit)}})->volume.iops, 300);
+  EXPECT_EQ(asked_of("a", entry(true), {{9, intent(What::Attach, 4, "m2")}}), (Asked{"m2", shown, both})) << "made anew";
+  EXPECT_EQ(asked_of("a", entry(false), {{9, intent(What::Attach, 8, "m3")}}), (Asked{"m3", {.id = "a", .generation = 8, .show = true, .size = gib, .iops = 200}, {"n"}}));
+  EXPECT_EQ(asked_of("a", entry(false), {{9, intent(What::Attach, 8, "m3")}}, {"m3"}), (Asked{"m3", {.id = "a", .generation = 8, .show = false}, {"n"}}));
+  EXPECT_EQ(asked_of("a", entry(false), {{9, intent(What::Attach, 8)}}), std::nullopt) << "on the pool's own machine";
   Entry there = entry(false);
   Intent others = intent(What::Attach, 8, "m3");
   others.id = "b";
-  EXPECT_EQ(asked_for("a", there, {{9, others}}, false), std::nullopt);
+  EXPECT_EQ(asked_of("a", there, {{9, others}}), std::nullopt);
+}
+
+TEST(Asked, OfEachMachineThatReadsItForItself) {
+  Entry read = entry(true);
+  read.read_only = true, read.generation = 9;
+  read.nodes = {{"n", 4}, {"o", 7}, {"p", 9}}, read.hosts = {{"n", "m2"}, {"o", "m3"}}, read.places = {{"", {}}, {"m2", {.shown = 4, .device = {}}}, {"m3", {.shown = 7, .device = {}}}};
+  const auto shown = [](std::int64_t generation) { return api::AskedVolume{.id = "a", .generation = generation, .show = true, .read_only = true, .size = gib, .iops = 200}; };
+  const Asked second{"m2", shown(4), {"n"}}, third{"m3", shown(7), {"o"}};
+  EXPECT_EQ(asked_for("a", read, {}, {}), (std::vector{second, third})) << "and nothing of the pool's own machine";
+  Intent leaves = intent(What::Detach, 7);
+  leaves.node = "o";
+  EXPECT_EQ(asked_for("a", read, {{9, leaves}}, {}), (std::vector<Asked>{second, {"m3", {.id = "a", .generation = 7, .show = false}, {"o"}}}));
+  Intent comes = intent(What::Attach, 10, "m4");
+  comes.node = "q", comes.read_only = true;
+  EXPECT_EQ(asked_for("a", read, {{9, comes}, {10, leaves}}, {"m4"}), (std::vector<Asked>{second, {"m3", {.id = "a", .generation = 7, .show = false}, {"o"}}, {"m4", {.id = "a", .generation = 10, .show = false}, {"q"}}}));
+  const auto limited = asked_for("a", read, {{9, intent(What::Limit)}}, {});
+  EXPECT_EQ(limited.at(0).volume.iops + limited.at(1).volume.iops, 600);
 }
 
 TEST(Asked, WhatAMachineShowsBesideIsToGo) {
@@ -74,6 +100,34 @@ TEST(Seen, OnlyAnAnswerToWhatIsAskedIsOne) {
   EXPECT_FALSE(seen_there(host, show, "another pool")) << "of another pool's volume";
   host.facts.told[1].message = "there is no room";
   EXPECT_THAT(not_yet(host, show).message, HasSubstr("there is no room"));
+}
+
+TEST(Names, AreThereOrGoneByTheMachinesWordAlone) {
+  const Asked show{"m2", {.id = "a", .generation = 4, .show = true}}, go{"m2", {.id = "a", .generation = 4, .show = false}};
+  const auto why = [](const Result<void>& done) { return done ? std::string("yes") : fmt::format("{}: {}", done.error().code == Code::Unavailable ? "unknown" : "no", done.error().message); };
+  HostSeen host;
+  host.facts.told_pool_id = pool;
+  struct Row {
+    const char* what;
+    std::vector<api::ToldName> told;
+    bool heard, silent;
+    const char *has, *has_not;
+  };
+  for (const Row& row : {Row{"not answered yet", {}, false, false, "unknown: the machine m2 is asked to show a", "unknown: the machine m2 is asked to show a"},
+                         Row{"not called so yet", {{.name = "/dev/xvdg"}}, true, false, "unknown: the machine m2 is asked to call a /dev/xvdf, and has not yet", "yes"},
+                         Row{"called so", {{.name = "/dev/xvdf"}}, true, false, "yes", "unknown: the machine m2 is asked to call a /dev/xvdf no more"},
+                         Row{"somebody else's", {{.name = "/dev/xvdf", .message = "there is a /dev/xvdf on this machine already"}}, true, false, "no: on the machine m2: there is a /dev/xvdf on this machine already", "yes"},
+                         Row{"silent", {{.name = "/dev/xvdf"}}, true, true, "unknown: the machine m2 is silent since", "unknown: the machine m2 is silent since"}}) {
+    host.facts.told = {{.id = "a", .generation = 4, .heard = row.heard, .show = true, .engine = true, .names = row.told}};
+    host.silent = row.silent ? std::optional<std::string>("then") : std::nullopt;
+    EXPECT_THAT(why(has_name(host, show, "/dev/xvdf", pool)), HasSubstr(row.has)) << row.what;
+    EXPECT_THAT(why(has_not_name(host, show, "/dev/xvdf", pool)), HasSubstr(row.has_not)) << row.what;
+  }
+  host.silent.reset();
+  host.facts.told = {{.id = "a", .generation = 4, .heard = true, .show = false, .names = {{.name = "/dev/xvdf"}}}};
+  EXPECT_FALSE(seen_there(host, go, pool)) << "what is gone has no names";
+  host.facts.told[0].names.clear();
+  EXPECT_TRUE(seen_there(host, go, pool));
 }
 
 TEST(HostOf, ANodeIsOnOneMachine) {

@@ -42,7 +42,7 @@ Json json_of(const Entry& one) {
   if (one.snapshot) out.set("snapshot", true);
   if (!one.source.empty()) out.set("source", one.source);
   // The first by a name of its own, as it was when there was one at most: who knows nothing of several sees that it is not free.
-  if (one.attached()) out.set("node", one.nodes.begin()->first).set("device", one.device);
+  if (one.attached()) out.set("node", one.nodes.begin()->first).set("device", one.places.empty() ? "" : one.places.begin()->second.device);
   if (one.nodes.size() > 1 || (one.attached() && one.nodes.begin()->second != one.generation)) {
     Json nodes = Json::object();
     for (const auto& [node, generation] : one.nodes) nodes.set(node, generation);
@@ -51,7 +51,19 @@ Json json_of(const Entry& one) {
   if (!one.owner.empty()) out.set("owner", one.owner);
   if (one.read_only) out.set("readOnly", true);
   if (one.generation > 0) out.set("generation", one.generation);
-  if (!one.host.empty()) out.set("host", one.host).set("shown", one.shown);
+  // One place as it was when there was one at most.
+  if (one.places.size() == 1 && !one.places.begin()->first.empty()) out.set("host", one.places.begin()->first).set("shown", one.places.begin()->second.shown);
+  if (one.places.size() > 1) {
+    Json places = Json::array();
+    for (const auto& [host, place] : one.places) {
+      Json nodes = Json::array();
+      for (const std::string& node : one.nodes_on(host)) nodes.push(node);
+      Json next = Json::object({{"device", place.device}, {"nodes", std::move(nodes)}});
+      if (!host.empty()) next.set("host", host).set("shown", place.shown);
+      places.push(std::move(next));
+    }
+    out.set("places", std::move(places));
+  }
   set_class(out, one.managed, one.limits, one.key);
   return out;
 }
@@ -61,6 +73,22 @@ Json json_of(const Entry& one) {
 std::string Entry::holders() const {
   std::string out;
   for (const auto& [node, given] : nodes) out += (out.empty() ? "" : ", ") + node;
+  return out;
+}
+
+std::string Entry::holders(const std::string& host) const {
+  std::string out;
+  for (const std::string& node : nodes_on(host)) out += (out.empty() ? "" : ", ") + node;
+  return out;
+}
+std::string Entry::host_of(const std::string& node) const {
+  const auto found = hosts.find(node);
+  return found == hosts.end() ? "" : found->second;
+}
+std::set<std::string> Entry::nodes_on(const std::string& host) const {
+  std::set<std::string> out;
+  for (const auto& [node, given] : nodes)
+    if (host_of(node) == host) out.insert(node);
   return out;
 }
 
@@ -117,7 +145,17 @@ Result<void> Ledger::apply(const Json& record) {
       std::map<std::string, std::int64_t> nodes;
       for (const auto& [node, generation] : one["nodes"].members()) nodes[node] = generation.integer();
       if (const std::string& node = one["node"].string(); nodes.empty() && !node.empty()) nodes[node] = one["generation"].integer();
-      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .nodes = std::move(nodes), .device = one["device"].string(), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean(), .host = one["host"].string(), .shown = one["shown"].integer()});
+      std::map<std::string, std::string> hosts;
+      std::map<std::string, Place> places;
+      const auto put = [&](const Json& place, const std::string& node) {
+        places[place["host"].string()] = {.shown = place["shown"].integer(), .device = place["device"].string()};
+        if (!place["host"].string().empty()) hosts[node] = place["host"].string();
+      };
+      for (const Json& place : one["places"].items())
+        for (const Json& node : place["nodes"].items()) put(place, node.string());
+      if (places.empty())
+        for (const auto& [node, generation] : nodes) put(one, node);
+      entries_.emplace(id, Entry{.snapshot = one["snapshot"].boolean(), .size = one["size"].integer(), .source = one["source"].string(), .nodes = std::move(nodes), .hosts = std::move(hosts), .places = std::move(places), .owner = one["owner"].string(), .read_only = one["readOnly"].boolean(), .generation = one["generation"].integer(), .managed = one["managed"].boolean(), .limits = limits_of(one), .key = one["key"].string(), .there = one["there"].boolean()});
     }
     for (const Json& one : record["underWay"].items()) {
       auto intent = read_intent(one);
@@ -133,7 +171,7 @@ Result<void> Ledger::apply(const Json& record) {
     if (intent.number <= last_) return damaged(fmt::format("number {} twice", intent.number));
     const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
     if (makes == entries_.contains(intent.id)) return damaged(fmt::format("{} of {}", text(intent.what), intent.id));
-    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .nodes = {}, .device = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .key = intent.key, .there = false});
+    if (makes) entries_.emplace(intent.id, Entry{.snapshot = intent.what == What::Snapshot, .size = intent.size, .source = intent.source, .nodes = {}, .hosts = {}, .places = {}, .owner = intent.owner, .read_only = false, .generation = 0, .managed = intent.managed, .limits = intent.limits, .key = intent.key, .there = false});
     // What is to become larger is promised from here on.
     if (intent.what == What::Grow) entries_.at(intent.id).size = intent.size;
     last_ = intent.number;
@@ -164,17 +202,23 @@ Result<void> Ledger::apply(const Json& record) {
       break;
     case What::Attach:
       if (undone) break;
-      if (!entry->second.attached()) entry->second.host = intent.host, entry->second.shown = intent.host.empty() ? 0 : intent.generation;
+      if (const auto [place, fresh] = entry->second.places.try_emplace(intent.host); fresh && !intent.host.empty()) place->second.shown = intent.generation;
+      entry->second.places[intent.host].device = record["device"].string();
       entry->second.nodes[intent.node] = intent.generation;
+      if (!intent.host.empty()) entry->second.hosts[intent.node] = intent.host;
       entry->second.read_only = intent.read_only;
       entry->second.generation = std::max(entry->second.generation, intent.generation);
-      entry->second.device = record["device"].string();
       break;
     case What::Detach:
-      if (!undone) entry->second.nodes.clear(), entry->second.device.clear(), entry->second.host.clear(), entry->second.shown = 0, entry->second.read_only = false;
+      if (!undone) {
+        const std::string host = entry->second.host_of(intent.node);
+        for (const std::string& node : entry->second.nodes_on(host)) entry->second.nodes.erase(node), entry->second.hosts.erase(node);
+        entry->second.places.erase(host);
+        if (!entry->second.attached()) entry->second.read_only = false;
+      }
       break;
     case What::Leave:
-      if (!undone) entry->second.nodes.erase(intent.node);
+      if (!undone) entry->second.nodes.erase(intent.node), entry->second.hosts.erase(intent.node);
       break;
     case What::Grow:
       if (undone) entry->second.size = intent.before;
@@ -197,9 +241,17 @@ std::int64_t Ledger::promised() const {
   return out;
 }
 
+std::string Ledger::host_of(const Intent& intent) const {
+  const auto entry = entries_.find(intent.id);
+  return intent.what == What::Attach || entry == entries_.end() ? intent.host : entry->second.host_of(intent.node);
+}
+
 Ledger::Begun Ledger::unless_under_way(Intent intent) const {
+  const auto entry = entries_.find(intent.id);
+  const auto reads = [&](const Intent& one) { return one.what == What::Attach ? one.read_only : (one.what == What::Detach || one.what == What::Leave) && entry != entries_.end() && entry->second.read_only; };
   for (const auto& [number, one] : under_way_) {
     intent.number = number;
+    if (one.id == intent.id && reads(one) && reads(intent) && host_of(one) != host_of(intent)) continue;
     if (one.id == intent.id) return intent == one ? Begun(std::optional(one)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(one.what), one.id)));
     // What is being copied stays as it is till then: a copy of what has grown meanwhile would be cut off.
     if (one.source == intent.id && (intent.what == What::Remove || intent.what == What::Grow)) return fail(Code::Conflict, fmt::format("{} is being copied into {}", intent.id, one.id));
@@ -288,19 +340,25 @@ Ledger::Begun Ledger::attach(const std::string& id, const std::string& node, boo
   if (!one) return std::unexpected(one.error());
   if (!(*one)->there) return fail(Code::Conflict, fmt::format("{} is being made", id));
   const Entry& entry = **one;
-  Intent intent{.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = entry.generation + 1, .managed = entry.managed, .limits = entry.limits, .key = {}, .host = entry.attached() ? entry.host : host};
+  Intent intent{.number = 0, .what = What::Attach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = read_only, .generation = entry.generation + 1, .managed = entry.managed, .limits = entry.limits, .key = {}, .host = host};
+  // Each has a generation of its own, those on their way too.
+  for (const auto& [number, way] : under_way_)
+    if (way.id == id && way.what == What::Attach && way.node != node) intent.generation = std::max(intent.generation, way.generation + 1);
   if (const auto at = entry.nodes.find(node); at != entry.nodes.end()) {
     if (entry.read_only != read_only) return fail(Code::Exists, fmt::format("{} is attached to {} {}: detach it first", id, node, read_only ? "for writing" : "read-only"));
-    for (const auto& [number, way] : under_way_)
-      if (way.id == id) return way.what == What::Attach && way.node == node ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id)));
+    intent.generation = at->second, intent.host = entry.host_of(node);
+    for (const auto& [number, way] : under_way_) {
+      if (way.id != id) continue;
+      if (way.what == What::Attach && way.node == node) return std::optional(way);
+      if (!entry.read_only || (way.what != What::Attach && way.what != What::Detach && way.what != What::Leave) || host_of(way) == intent.host) return fail(Code::Conflict, fmt::format("{} of {} is under way", text(way.what), id));
+    }
     if (shown) return std::optional<Intent>();
-    intent.generation = at->second;
     return unless_under_way(std::move(intent));
   }
+  for (const auto& [number, way] : under_way_)
+    if (way.id == id && way.what == What::Attach && way.node == node) return way.read_only == read_only && way.host == host ? Begun(std::optional(way)) : Begun(fail(Code::Conflict, fmt::format("attach of {} is under way", id)));
   // Who reads does not see what another writes, and may see half of it.
   if (entry.attached() && !(read_only && entry.read_only)) return fail(Code::Conflict, fmt::format("{} is attached to {}{}: one node at a time has a volume, or several that all read it alone", id, entry.holders(), entry.read_only ? ", read-only" : ""));
-  // Each machine's engine has the image alone.
-  if (entry.attached() && entry.host != host) return fail(Code::Conflict, fmt::format("{} is read by {} on another machine: nodes that read one volume at once are on one machine, give this one a copy", id, entry.holders()));
   if (!host.empty() && !entry.managed) return fail(Code::Unsupported, fmt::format("{} is shown on its pool's own machine alone", id));
   return unless_under_way(std::move(intent));
 }
@@ -314,11 +372,11 @@ Ledger::Begun Ledger::detach(const std::string& id, const std::string& node, std
   if (at == entry.nodes.end()) {
     if (entry.attached() && !entry.read_only) return fail(Code::Conflict, fmt::format("{} is attached to {}, not to {}", id, entry.holders(), node));
     for (const auto& [number, way] : under_way_)
-      if (way.id == id && way.what == What::Attach && (!entry.attached() || way.node == node)) return fail(Code::Conflict, fmt::format("attach of {} is under way", id));
+      if (way.id == id && way.what == What::Attach && (way.node == node || (!entry.attached() && !way.read_only))) return fail(Code::Conflict, fmt::format("attach of {} is under way", id));
     return std::optional<Intent>();
   }
   if (generation != at->second) return fail(Code::Conflict, fmt::format("{} is attached for the {}th time: what is to be undone is another attachment", id, at->second));
-  return unless_under_way({.number = 0, .what = entry.nodes.size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = entry.managed, .limits = {}, .key = {}});
+  return unless_under_way({.number = 0, .what = entry.nodes_on(entry.host_of(node)).size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = generation, .managed = entry.managed, .limits = {}, .key = {}});
 }
 
 Result<Intent> Ledger::detach_by_force(const std::string& id, const std::string& node) const {
@@ -327,7 +385,7 @@ Result<Intent> Ledger::detach_by_force(const std::string& id, const std::string&
   if (entry == entries_.end() || at == entry->second.nodes.end()) return fail(Code::NotFound, fmt::format("{} does not have {}", node, id));
   for (const auto& [number, way] : under_way_)
     if (way.id == id && way.node == node && (way.what == What::Detach || way.what == What::Leave)) return way;
-  return Intent{.number = last_ + 1, .what = entry->second.nodes.size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = at->second, .managed = entry->second.managed, .limits = {}, .key = {}};
+  return Intent{.number = last_ + 1, .what = entry->second.nodes_on(entry->second.host_of(node)).size() > 1 ? What::Leave : What::Detach, .id = id, .size = 0, .before = 0, .source = {}, .of_snapshot = false, .node = node, .owner = {}, .read_only = false, .generation = at->second, .managed = entry->second.managed, .limits = {}, .key = {}};
 }
 
 Ledger::Begun Ledger::set_limits(const std::string& id, const Limits& limits) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ using Limits = blocks::DiskLimits;
 inline constexpr std::int64_t kBlock = 4096;                            // sizes are whole ones
 inline constexpr std::int64_t kMostBytes = std::int64_t{64} << 40;      // of one volume
 
-enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit, Leave };  // Leave: of one that several nodes read, for a node that is not the last
+enum class What { Create, Snapshot, Grow, Remove, Attach, Detach, Limit, Leave };  // Leave: of one that several nodes of a machine read, for a node that is not the last there
 std::string_view text(What what);
 
 // What is going to be done. It follows from it and from what is seen how it goes on, after a death too.
@@ -42,12 +43,20 @@ struct Intent {
   friend bool operator==(const Intent&, const Intent&) = default;
 };
 
+// Where a volume is shown, on one machine: by one engine and one device, whichever nodes there have it.
+struct Place {
+  std::int64_t shown = 0;           // on a further machine: the generation of the attachment by which it was shown first, which those who read it too share; 0 on the pool's own
+  std::string device;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
 struct Entry {
   bool snapshot = false;
   std::int64_t size = 0;
   std::string source;               // empty: it began with zeros
   std::map<std::string, std::int64_t> nodes;  // that have it, each by the generation of its attachment: one, or any number that read it
-  std::string device;               // empty: attached to none
+  std::map<std::string, std::string> hosts;   // of these the ones that are on further machines, by node
+  std::map<std::string, Place> places;        // by machine; empty: the pool's own. Several: all of them read
   std::string owner;                // for whom it is there
   bool read_only = false;           // as it is attached
   std::int64_t generation = 0;      // the last that an attachment was given
@@ -55,10 +64,11 @@ struct Entry {
   Limits limits;
   std::string key;                  // by which its own key is wrapped; empty: it is not encrypted
   bool there = false;               // false: it is being made
-  std::string host{};               // the further machine that shows it; empty: the pool's own
-  std::int64_t shown = 0;           // there: the generation of the attachment by which it was shown first, which those who read it too share
   bool attached() const { return !nodes.empty(); }
+  std::string host_of(const std::string& node) const;           // of one that has it; empty: the pool's own
+  std::set<std::string> nodes_on(const std::string& host) const;
   std::string holders() const;      // their names, with commas
+  std::string holders(const std::string& host) const;           // of those on one machine
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 
@@ -80,7 +90,7 @@ class Ledger {
   Begun take_snapshot(const std::string& id, const std::string& of, const std::string& owner, std::int64_t limit) const;
   Begun grow(const std::string& id, std::int64_t size, std::int64_t limit) const;
   Begun remove(const std::string& id, const std::string& owner) const;  // owner: empty: whoever's
-  // One node that writes, or any number that read, all on one machine. `shown`: is there a device that shows it? After the machine's reboot there is none: the same attachment is made anew, where it was.
+  // One node that writes, or any number that read, on however many machines. `shown`: is there a device that shows it on the node's machine? After a reboot there is none: the same attachment is made anew, where it was.
   Begun attach(const std::string& id, const std::string& node, bool read_only, bool shown, const std::string& host = "") const;
   Begun detach(const std::string& id, const std::string& node, std::int64_t generation) const;
   // Of one that is shut out where it is shown: whatever else is under way goes on without that machine. NotFound: the node does not have it.
@@ -98,7 +108,8 @@ class Ledger {
   const std::string& pool() const { return pool_; }
 
  private:
-  // What is under way with this id: the same is gone on with, another is in its way.
+  std::string host_of(const Intent& intent) const;  // of Attach, Detach and Leave: the machine
+  // What is under way with this id: the same is gone on with, another is in its way, unless both are of machines that read it, and of different ones.
   Begun unless_under_way(Intent intent) const;
   Result<const Entry*> find(const std::string& id, bool snapshot) const;
   Result<void> check_room(std::int64_t more, std::int64_t limit) const;

@@ -17,6 +17,7 @@ import time
 
 import cases
 import conversion
+import quota  # noqa: F401, its cases
 import replay
 from client import Server, Session, differences
 
