@@ -119,7 +119,7 @@ function(fairlead_folder name)
       endif()
     endforeach()
     # Optimising a test costs a third of its compile time and finds nothing; the code under test is optimised.
-    target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
+    target_compile_options(${name}_test PRIVATE -O0)
     fairlead_unit_test(${name} ${name}_test)
   endif()
 

@@ -74,6 +74,8 @@ int main(int argc, char** argv) {
       words.push_back(word);
     } else if (++i < argc) {
       *option = argv[i];
+    } else {
+      words.clear();  // an option without its value
     }
   }
   if (words.size() < 2 || words.size() > 4) return fmt::print(stderr, "usage: driver_bench SOCKET NODE [ROUNDS] [GIB] [--source VOLUME] [--block FOLDER] [--name NAME] [--class CLASS]\n"), 2;
