@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -61,8 +62,41 @@ class RbdMedium final : public disk::Medium {
     return 0;
   }
   int sync() override { return read_only_ ? 0 : -rbd_flush(image_.get()); }
+  // librbd's own thread tells of the end, which is one switch of threads less than to wait for it.
+  bool is_async() const override { return true; }
+  void read_async(char* into, std::size_t size, std::int64_t at, disk::Completion& completion) override {
+    begin(completion, size, [&](rbd_completion_t to) { return rbd_aio_read(image_.get(), static_cast<std::uint64_t>(at), size, into, to); });
+  }
+  void write_async(const char* from, std::size_t size, std::int64_t at, disk::Completion& completion) override {
+    if (read_only_) return completion.complete(EROFS);
+    begin(completion, 0, [&](rbd_completion_t to) { return rbd_aio_write(image_.get(), static_cast<std::uint64_t>(at), size, from, to); });
+  }
 
  private:
+  struct Begun {
+    Begun(disk::Completion& whom, std::size_t bytes) : completion(whom), reads(bytes) {}
+    disk::Completion& completion;
+    const std::size_t reads;  // bytes; 0: it writes
+  };
+  template <class Call>
+  static void begin(disk::Completion& completion, std::size_t reads, const Call& call) {
+    auto begun = std::make_unique<Begun>(completion, reads);
+    rbd_completion_t to = nullptr;
+    int error = rbd_aio_create_completion(begun.get(), ended, &to);
+    if (error == 0) {
+      Begun* const theirs = begun.release();
+      if ((error = call(to)) >= 0) return;
+      begun.reset(theirs);  // it was not begun: nobody else tells
+      rbd_aio_release(to);
+    }
+    completion.complete(-error);
+  }
+  static void ended(rbd_completion_t done, void* with) {
+    const std::unique_ptr<Begun> begun(static_cast<Begun*>(with));
+    const ssize_t gave = rbd_aio_get_return_value(done);
+    rbd_aio_release(done);
+    begun->completion.complete(begun->reads > 0 ? whole(gave, begun->reads) : gave < 0 ? static_cast<int>(-gave) : 0);
+  }
   static int whole(ssize_t done, std::size_t size) { return done < 0 ? static_cast<int>(-done) : static_cast<std::size_t>(done) == size ? 0 : EIO; }
   const Fd lock_;  // let go last
   const std::unique_ptr<Cluster> cluster_;

@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,12 +30,38 @@ namespace {
 
 constexpr std::int64_t kSize = 4 << 20, kBlocks = kSize / kSector;
 
+// How a medium carries what it is asked for: before it returns, as a file; the same, but with shared rooms, as over a network; by another thread, later and in any order; or so that it has told before it returns.
+enum class Carries { AsAFile, Waiting, Later, AtOnce };
+
 class Recorder final : public Medium {
  public:
-  explicit Recorder(bool syncs) : syncs_(syncs) {}
+  explicit Recorder(bool syncs, Carries how = Carries::AsAFile) : syncs_(syncs), how_(how) {
+    for (int i = 0; how == Carries::Later && i < 3; ++i) carriers_.emplace_back([this, i] { carry(static_cast<std::uint64_t>(i)); });
+  }
+  ~Recorder() override {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    more_.notify_all();
+    carriers_.clear();
+    EXPECT_TRUE(begun_.empty());
+  }
+  bool is_remote() const override { return how_ != Carries::AsAFile; }
+  bool is_async() const override { return how_ == Carries::Later || how_ == Carries::AtOnce; }
+  void read_async(char* into, std::size_t size, std::int64_t at, Completion& completion) override {
+    begin([this, into, size, at, &completion] { completion.complete(read(into, size, at)); });
+  }
+  void write_async(const char* from, std::size_t size, std::int64_t at, Completion& completion) override {
+    begin([this, from, size, at, &completion] { completion.complete(write(from, size, at)); });
+  }
+  // From now on it fails with that; 0: not any more.
+  void fail_with(int error) { error_ = error; }
+  std::size_t begun() const { return told_later_; }
   std::string name() const override { return "the recorder"; }
   Result<std::int64_t> size() override { return kSize; }
   int read(char* into, std::size_t size, std::int64_t at) override {
+    if (error_ != 0) return error_;
     const std::lock_guard lock(mutex_);
     std::memcpy(into, now_.data() + at, size);
     return 0;
@@ -67,17 +96,46 @@ class Recorder final : public Medium {
     std::int64_t at;
     std::string bytes;
   };
+  void begin(std::function<void()> one) {
+    ++told_later_;
+    if (how_ == Carries::AtOnce) return one();
+    const std::lock_guard lock(mutex_);
+    begun_.push_back(std::move(one));
+    more_.notify_one();
+  }
+  void carry(std::uint64_t seed) {
+    Rng rng(seed);
+    std::unique_lock lock(mutex_);
+    while (true) {
+      more_.wait(lock, [&] { return over_ || !begun_.empty(); });
+      if (begun_.empty()) return;
+      const auto chosen = begun_.begin() + static_cast<std::ptrdiff_t>(rng.below(begun_.size()));
+      const auto one = std::move(*chosen);
+      begun_.erase(chosen);
+      lock.unlock();
+      one();
+      lock.lock();
+    }
+  }
   int take(Written one) {
+    if (error_ != 0) return error_;
     const std::lock_guard lock(mutex_);
     now_.replace(static_cast<std::size_t>(one.at), one.bytes.size(), one.bytes);
     waiting_.push_back(std::move(one));
     return 0;
   }
   const bool syncs_;
+  const Carries how_;
+  std::atomic<int> error_ = 0;
+  std::atomic<std::size_t> told_later_ = 0;
   std::mutex mutex_;
+  std::condition_variable more_;
+  std::vector<std::function<void()>> begun_;
+  bool over_ = false;
   std::string now_ = std::string(kSize, '\0'), kept_ = now_;
   std::vector<Written> waiting_;
   std::size_t syncs_seen_ = 0;
+  std::vector<std::jthread> carriers_;
 };
 
 struct Aligned {
@@ -137,9 +195,9 @@ class Engine {
 };
 
 // How many blocks were found to hold less than what had been synced, over all cuts.
-std::size_t lost_blocks(bool syncs, std::uint64_t seed) {
+std::size_t lost_blocks(bool syncs, Carries how, std::uint64_t seed) {
   Recorder* recorder = nullptr;
-  auto medium = std::make_unique<Recorder>(syncs);
+  auto medium = std::make_unique<Recorder>(syncs, how);
   recorder = medium.get();
   const Engine engine(std::move(medium));
   std::size_t lost = 0;
@@ -194,11 +252,14 @@ std::size_t lost_blocks(bool syncs, std::uint64_t seed) {
 }
 
 // Each of two threads has a half, and writes, zeroes and reads pieces of it.
-void pieces_come_back(std::unique_ptr<Cipher> cipher) {
-  const Engine engine(std::make_unique<Recorder>(true), std::move(cipher));
+void pieces_come_back(Carries how, std::unique_ptr<Cipher> cipher) {
+  auto medium = std::make_unique<Recorder>(true, how);
+  const Recorder& recorder = *medium;
+  const Engine engine(std::move(medium), std::move(cipher));
   ASSERT_TRUE(engine.ready());
   const Loop loop(engine.file());
   ASSERT_TRUE(loop.device);
+  {
   std::vector<std::jthread> users;
   for (std::uint64_t user = 0; user < 2; ++user)
     users.emplace_back([&, user] {
@@ -208,7 +269,9 @@ void pieces_come_back(std::unique_ptr<Cipher> cipher) {
       const Aligned piece(kHalf);
       std::string model(kHalf, '\0');
       for (int step = 0; step < 200; ++step) {
-        const std::size_t at = rng.below(kBlocks / 2) * kSector, size = (1 + rng.below((kHalf - at) / kSector)) * kSector;
+        // Half of them are small: such are handed on where the medium tells later.
+        const auto a_size = [&](std::size_t most) { return (1 + rng.below(rng.below(2) == 0 ? most / kSector : std::min<std::size_t>(most / kSector, 16))) * kSector; };
+        const std::size_t at = rng.below(kBlocks / 2) * kSector, size = a_size(kHalf - at);
         if (rng.below(4) == 0) {
           std::uint64_t range[2] = {static_cast<std::uint64_t>(begins) + at, size};
           EXPECT_EQ(::ioctl(loop.device.get(), BLKZEROOUT, range), 0);
@@ -222,28 +285,50 @@ void pieces_come_back(std::unique_ptr<Cipher> cipher) {
           model.replace(at, size, piece.bytes, size);
         }
         if (rng.below(4) == 0) { EXPECT_EQ(::fdatasync(loop.device.get()), 0); }
-        const std::size_t from = rng.below(kBlocks / 2) * kSector, much = (1 + rng.below((kHalf - from) / kSector)) * kSector;
+        const std::size_t from = rng.below(kBlocks / 2) * kSector, much = a_size(kHalf - from);
         EXPECT_EQ(::pread(loop.device.get(), piece.bytes, much, begins + static_cast<off_t>(from)), static_cast<ssize_t>(much));
         ASSERT_EQ(std::memcmp(piece.bytes, model.data() + from, much), 0) << step;
       }
     });
+  }
+  const bool later = how == Carries::Later || how == Carries::AtOnce;
+  EXPECT_EQ(recorder.begun() > 0, later);
 }
 
-class Durable : public testing::Test {
+class Durable : public testing::TestWithParam<Carries> {
   void SetUp() override {
     if (::geteuid() != 0 || !exists("/dev/fuse") || !exists("/dev/loop-control")) GTEST_SKIP() << "root, FUSE and loop devices are needed";
   }
 };
 
-TEST_F(Durable, WhatWasSyncedIsThereAfterAPowerCut) { EXPECT_EQ(lost_blocks(true, 1), 0u); }
-TEST_F(Durable, PiecesOfAllSizesComeBack) { pieces_come_back(nullptr); }
-TEST_F(Durable, EncryptedPiecesOfAllSizesComeBack) {
+INSTANTIATE_TEST_SUITE_P(All, Durable, testing::Values(Carries::AsAFile, Carries::Waiting, Carries::Later, Carries::AtOnce),
+                         [](const auto& about) { return std::string(about.param == Carries::AsAFile ? "AsAFile" : about.param == Carries::Waiting ? "Waiting" : about.param == Carries::Later ? "Later" : "AtOnce"); });
+TEST_P(Durable, WhatWasSyncedIsThereAfterAPowerCut) { EXPECT_EQ(lost_blocks(true, GetParam(), 1), 0u); }
+TEST_P(Durable, PiecesOfAllSizesComeBack) { pieces_come_back(GetParam(), nullptr); }
+TEST_P(Durable, EncryptedPiecesOfAllSizesComeBack) {
   std::string key(Cipher::kKey, 'k');
   key[0] = 'x';
-  pieces_come_back(Cipher::make(key).value());
+  pieces_come_back(GetParam(), Cipher::make(key).value());
+}
+TEST_P(Durable, AnErrorIsTold) {
+  auto medium = std::make_unique<Recorder>(true, GetParam());
+  Recorder& recorder = *medium;
+  const Engine engine(std::move(medium));
+  ASSERT_TRUE(engine.ready());
+  const Loop loop(engine.file());
+  ASSERT_TRUE(loop.device);
+  const Aligned piece(kSector);
+  std::memset(piece.bytes, 'x', kSector);
+  ASSERT_EQ(::pwrite(loop.device.get(), piece.bytes, kSector, 0), kSector);
+  recorder.fail_with(ESHUTDOWN);
+  EXPECT_EQ(::pwrite(loop.device.get(), piece.bytes, kSector, 0), -1);
+  EXPECT_EQ(::pread(loop.device.get(), piece.bytes, kSector, 0), -1);
+  recorder.fail_with(0);
+  EXPECT_EQ(::pread(loop.device.get(), piece.bytes, kSector, 0), kSector);
+  EXPECT_EQ(::fdatasync(loop.device.get()), -1) << "shut out once, nothing is said to be durable again";
 }
 // The first with syncing switched off: it finds what is lost.
-TEST_F(Durable, WithoutSyncingThisTestFails) { EXPECT_GT(lost_blocks(false, 1), 0u); }
+TEST_P(Durable, WithoutSyncingThisTestFails) { EXPECT_GT(lost_blocks(false, GetParam(), 1), 0u); }
 
 }  // namespace
 }  // namespace fairlead::disk

@@ -42,10 +42,12 @@ constexpr fuse_ino_t kFile = 2;
 constexpr std::size_t kMost = 512 << 10;         // bytes of a request, if the kernel allows as many (fs.fuse.max_pages_limit; 128 KiB before 4.20). 1 MiB reads faster, but 16 of them are more memory than an engine may have, and fewer threads fewer requests at once
 constexpr std::size_t kHeaders = 80;             // before what is written: fuse_in_header and fuse_write_in, 40 bytes each
 constexpr std::size_t kHugePage = 2 << 20;
-constexpr std::size_t kSmall = 64 << 10;         // bytes of a request that a thread carries in its own room
+constexpr std::size_t kSmall = 64 << 10;         // bytes of a request that a small room holds
 constexpr int kThreads = 16;
+constexpr int kThreadsAsync = 10;                // where small requests end later: the rest is waited for, as many as there are large rooms
+constexpr int kSmallOnes = 16;                   // what is more is carried in large ones
 constexpr int kLarge = 8;                        // requests of more than that at once where rooms are shared: 4 MiB, which is what four of 1 MiB are
-constexpr int kReady = 4;                        // threads that wait for requests, if there are as many: others are woken below that alone
+constexpr int kReady = 4;                        // threads that wait for requests, if there are as many: others are woken below that alone. Where small requests end later no more than these: one goes on with the next before another is woken
 constexpr unsigned kInFlight = 128;              // asked for at once by the kernel; 12 were its own choice
 constexpr double kForEver = 1e9;                 // seconds: attributes change only when we say so, and a look at the device asks nobody
 constexpr std::uint32_t kDirect = 1 << 0, kParallelWrites = 1 << 6;  // FOPEN_DIRECT_IO; FOPEN_PARALLEL_DIRECT_WRITES, which libfuse 3.14 does not know
@@ -60,26 +62,44 @@ bool is_small(const char* request, std::size_t size) {
   std::memcpy(&read, request + sizeof header, std::min(sizeof read, size - sizeof header));
   return read.size <= kSmall;
 }
-// Rooms for requests: a large one for each thread, in which any request may be received. Or half as many that are shared, and a small one for each thread, to which it takes what fits, so that the large one is free for the next: what is small is copied once more, which is little where it goes over a network.
+bool reads_or_writes(const char* request, std::size_t size) {
+  fuse_in_header header{};
+  if (size < sizeof header) return false;
+  std::memcpy(&header, request, sizeof header);
+  return header.opcode == FUSE_READ || header.opcode == FUSE_WRITE;
+}
+// Rooms for requests: a large one for each thread, in which any request may be received. Or half as many that are shared, and small ones, to one of which is taken what fits, so that the large one is free for the next: what is small is copied once more, which is little where it goes over a network.
 // A request's headers are at the end of a room's first page, so that what is written lies aligned for direct I/O where the kernel puts it, without a copy; what is read, or encrypted, takes its place.
 // In huge pages where they are to be had: the kernel looks up and pins each page of a request twice, which in small ones takes as long as to copy it. Had from the start, so that no I/O waits for memory.
 class Rooms {
  public:
-  explicit Rooms(bool shared) : shared_(shared) {
-    const std::size_t small = shared ? kThreads * kEachSmall : 0, large = shared ? kLarge : kThreads, all = small + large * kEach;
+  Rooms(bool shared, int most_receiving) : most_receiving_(most_receiving) {
+    const std::size_t small = shared ? kSmallOnes * kEachSmall : 0, large = shared ? kLarge : kThreads, all = small + large * kEach;
     at_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, (all + kHugePage - 1) / kHugePage * kHugePage)));
     INVARIANT(at_ != nullptr);
     (void)::madvise(at_.get(), all, MADV_HUGEPAGE);  // what is more than whole ones is had in small ones
     (void)::madvise(at_.get(), all, MADV_POPULATE_WRITE);  // Linux 5.14; else it is had as it is used
     for (std::size_t i = large; i-- > 0;) free_.push_back(at_.get() + small + i * kEach + Image::kSector);
+    for (std::size_t i = small; i > 0; i -= kEachSmall) free_small_.push_back(at_.get() + i - kEachSmall + Image::kSector);
   }
-  // This thread's, in which a request of that many bytes can be carried; nothing: it is to be carried where it is.
-  char* small(int thread, const char* request, std::size_t size) const { return shared_ && is_small(request, size) ? at_.get() + static_cast<std::size_t>(thread) * kEachSmall + Image::kSector : nullptr; }
+  // One in which a request of that many bytes can be carried, until it is given back; nothing: it is to be carried where it is.
+  char* small(const char* request, std::size_t size) {
+    if (!is_small(request, size)) return nullptr;
+    const std::lock_guard lock(mutex_);
+    if (free_small_.empty()) return nullptr;
+    char* const out = free_small_.back();
+    free_small_.pop_back();
+    return out;
+  }
+  void give_small(char* small) {
+    const std::lock_guard lock(mutex_);
+    free_small_.push_back(small);
+  }
   // A large one, to wait for a request in; nothing: it is over.
   char* take() {
     std::unique_lock lock(mutex_);
     ++waiting_;
-    given_.wait(lock, [&] { return over_ || !free_.empty(); });
+    given_.wait(lock, [&] { return over_ || (!free_.empty() && receiving_ < most_receiving_); });
     --waiting_;
     if (over_) return nullptr;
     char* const out = free_.back();
@@ -108,20 +128,23 @@ class Rooms {
  private:
   static constexpr std::size_t kEach = Image::kSector + kMost, kEachSmall = Image::kSector + kSmall;
   struct Free { void operator()(char* at) const { std::free(at); } };
-  const bool shared_;
+  const int most_receiving_;
   std::unique_ptr<char, Free> at_;
   std::mutex mutex_;
   std::condition_variable given_;
-  std::vector<char*> free_;
+  std::vector<char*> free_, free_small_;
   int receiving_ = 0, waiting_ = 0;
   bool over_ = false;
 };
 thread_local char* room = nullptr;  // of the request that this thread carries
+thread_local bool* later = nullptr;  // the request may end later, with its room kept until then: then this is set. Nothing: it is to end here
 
 struct Disk {
   Image& image;
   Limiter limiter;
   const std::string name;
+  Rooms rooms;
+  std::atomic<int> pending = 0;  // requests that others carry on
   fuse_session* session = nullptr;
   std::atomic<std::int64_t> reads = 0, writes = 0, read_bytes = 0, written_bytes = 0;
 };
@@ -161,12 +184,37 @@ void open(fuse_req_t request, fuse_ino_t, fuse_file_info* file) {
 }
 bool within(const Disk& disk, std::int64_t size, std::int64_t at) { return at >= 0 && size >= 0 && size <= static_cast<std::int64_t>(kMost) && at <= disk.image.size() && size <= disk.image.size() - at; }
 
+// A request that was begun, and is answered by whoever is told of its end.
+struct Pending final : Completion {
+  Pending(fuse_req_t one, bool writing, std::size_t bytes, std::int64_t where) : request(one), room(disk::room), writes(writing), size(bytes), at(where) {
+    *later = true;
+    ++of(request).pending;
+  }
+  void complete(int error) override {
+    Disk& disk = of(request);
+    error = writes ? disk.image.finish_write(error) : disk.image.finish_read(error, room, size, at);
+    if (error == 0) count(writes ? disk.writes : disk.reads, 1), count(writes ? disk.written_bytes : disk.read_bytes, static_cast<std::int64_t>(size));
+    if (error != 0) fuse_reply_err(request, error);
+    else if (writes) fuse_reply_write(request, size);
+    else fuse_reply_buf(request, room, size);
+    disk.rooms.give_small(room);
+    delete this;
+    --disk.pending;
+  }
+  const fuse_req_t request;
+  char* const room;
+  const bool writes;
+  const std::size_t size;
+  const std::int64_t at;
+};
+
 void read(fuse_req_t request, fuse_ino_t, std::size_t size, off_t at, fuse_file_info*) {
   Disk& disk = of(request);
   if (at >= 0 && at >= disk.image.size()) return void(fuse_reply_buf(request, nullptr, 0));
   size = std::min<std::size_t>(size, static_cast<std::size_t>(disk.image.size() - at));
   if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, EINVAL));
   disk.limiter.admit(static_cast<std::int64_t>(size));
+  if (later != nullptr) return disk.image.read_async(room, size, at, *new Pending(request, false, size, at));
   if (const int error = disk.image.read(room, size, at); error != 0) return void(fuse_reply_err(request, error));
   count(disk.reads, 1), count(disk.read_bytes, static_cast<std::int64_t>(size));
   fuse_reply_buf(request, room, size);
@@ -176,6 +224,7 @@ void write(fuse_req_t request, fuse_ino_t, const char* data, std::size_t size, o
   if (!within(disk, static_cast<std::int64_t>(size), at)) return void(fuse_reply_err(request, ENOSPC));
   disk.limiter.admit(static_cast<std::int64_t>(size));
   if (data != room) std::memmove(room, data, size);  // another libfuse, or protocol, which puts it elsewhere
+  if (later != nullptr) return disk.image.write_async(room, size, at, room, *new Pending(request, true, size, at));
   if (const int error = disk.image.write(room, size, at, room); error != 0) return void(fuse_reply_err(request, error));
   count(disk.writes, 1), count(disk.written_bytes, static_cast<std::int64_t>(size));
   fuse_reply_write(request, size);
@@ -281,7 +330,7 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   while (::umount2(mounted.c_str(), MNT_DETACH) == 0) {}
   if (errno != EINVAL && errno != ENOENT) return fail_errno(errno, "clear " + mounted);
   if (auto made = make_dirs(mounted, 0700); !made) return made;
-  Disk disk{.image = image, .limiter = Limiter(clock), .name = place.name};
+  Disk disk{.image = image, .limiter = Limiter(clock), .name = place.name, .rooms = Rooms(image.is_remote(), image.is_async() ? kReady : kThreads)};
   disk.limiter.set(limits);
   // Memory that has to be written out to be had must not be waited for by who writes it out.
   if (::mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0) log_warn("memory is not locked", {{"why", std::strerror(errno)}});
@@ -299,28 +348,34 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   } const end{disk.session};
   if (fuse_session_mount(disk.session, mounted.c_str()) != 0) return fail(Code::Unavailable, fmt::format("{} cannot be mounted as FUSE: is there a /dev/fuse?", mounted));
   std::atomic<bool> ended = false;
-  std::atomic<int> running = kThreads;
+  const int many = image.is_async() ? kThreadsAsync : kThreads;
+  std::atomic<int> running = many;
   struct sigaction wakes {};
   wakes.sa_handler = [](int) {};  // a read that waits is broken off
   ::sigaction(SIGUSR1, &wakes, nullptr);
-  Rooms rooms(image.is_remote());
+  Rooms& rooms = disk.rooms;
   std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back([&, i] {
+  for (int i = 0; i < many; ++i)
+    threads.emplace_back([&] {
       char* large = rooms.take();
       while (large != nullptr && fuse_session_exited(disk.session) == 0) {
         // Not by libfuse, which asks for as much as it can ever get: batches of what is forgotten would be as long.
         const ssize_t got = ::read(fuse_session_fd(disk.session), large - kHeaders, kHeaders + kMost);
         if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ENOENT)) continue;  // ENOENT: the request was broken off
         if (got <= 0) break;  // it is unmounted
-        char* const small = rooms.small(i, large - kHeaders, static_cast<std::size_t>(got));
+        char* const small = rooms.small(large - kHeaders, static_cast<std::size_t>(got));
+        bool begun = false;
+        later = small != nullptr && image.is_async() && reads_or_writes(large - kHeaders, static_cast<std::size_t>(got)) ? &begun : nullptr;
+        const bool goes_on = later != nullptr;  // to receive, in the same large one
         room = small != nullptr ? small : large;
         if (small != nullptr) std::memcpy(small - kHeaders, large - kHeaders, static_cast<std::size_t>(got));
-        rooms.received(small != nullptr ? large : nullptr);
+        if (!goes_on) rooms.received(small != nullptr ? large : nullptr);
         fuse_buf received{};
         received.mem = room - kHeaders;
         received.size = static_cast<std::size_t>(got);
         fuse_session_process_buf(disk.session, &received);
+        if (small != nullptr && !begun) rooms.give_small(small);
+        if (goes_on) continue;
         if (small != nullptr) large = rooms.take();
         else rooms.again();
       }
@@ -341,6 +396,7 @@ Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::Disk
   for (const timespec moment{.tv_sec = 0, .tv_nsec = 5'000'000}; running > 0; ::nanosleep(&moment, nullptr))
     for (std::thread& one : threads) ::pthread_kill(one.native_handle(), SIGUSR1);
   for (std::thread& one : threads) one.join();
+  for (const timespec moment{.tv_sec = 0, .tv_nsec = 5'000'000}; disk.pending > 0; ::nanosleep(&moment, nullptr)) {}  // theirs is the image, and what they were given
   fuse_session_unmount(disk.session);
   (void)::unlink(socket.c_str());
   (void)::rmdir(mounted.c_str());

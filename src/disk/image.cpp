@@ -33,19 +33,35 @@ int Image::failing(int error) {
 }
 
 int Image::read(char* into, std::size_t size, std::int64_t at) {
-  if (!whole(into, size, at)) return EINVAL;
-  if (const int error = medium_->read(into, size, begins_ + at); error != 0) return failing(error);
+  return whole(into, size, at) ? finish_read(medium_->read(into, size, begins_ + at), into, size, at) : EINVAL;
+}
+
+void Image::read_async(char* into, std::size_t size, std::int64_t at, Completion& completion) { whole(into, size, at) ? medium_->read_async(into, size, begins_ + at, completion) : completion.complete(EINVAL); }
+
+int Image::finish_read(int error, char* into, std::size_t size, std::int64_t at) {
+  if (error != 0) return failing(error);
   return !cipher_ || cipher_->open(into, size, at) ? 0 : EIO;
 }
 
-int Image::write(const char* from, std::size_t size, std::int64_t at, char* room) {
+// What is to be written, where it lies then; or why it is not.
+int Image::prepare(const char*& from, std::size_t size, std::int64_t at, char* room) const {
   if (read_only_) return EROFS;
   if (!whole(from, size, at)) return EINVAL;
   if (cipher_) {
     if (!cipher_->close(from, room, size, at)) return EIO;
     from = room;
   }
-  return failing(medium_->write(from, size, begins_ + at));
+  return 0;
+}
+
+int Image::write(const char* from, std::size_t size, std::int64_t at, char* room) {
+  const int error = prepare(from, size, at, room);
+  return error != 0 ? error : finish_write(medium_->write(from, size, begins_ + at));
+}
+
+void Image::write_async(const char* from, std::size_t size, std::int64_t at, char* room, Completion& completion) {
+  const int error = prepare(from, size, at, room);
+  error != 0 ? completion.complete(error) : medium_->write_async(from, size, begins_ + at, completion);
 }
 
 std::int64_t Image::seek(std::int64_t at, int whence) {

@@ -27,6 +27,12 @@ class Image {
   int read(char* into, std::size_t size, std::int64_t at);
   // room: of as many bytes as are written, aligned like them, or where they are themselves; used where they are not written as they are.
   int write(const char* from, std::size_t size, std::int64_t at, char* room);
+  // The same, where the medium is asynchronous; `completion` gives what it is told to finish_read or finish_write, which say what it comes to.
+  bool is_async() const { return medium_->is_async(); }
+  void read_async(char* into, std::size_t size, std::int64_t at, Completion& completion);
+  int finish_read(int error, char* into, std::size_t size, std::int64_t at);
+  void write_async(const char* from, std::size_t size, std::int64_t at, char* room, Completion& completion);
+  int finish_write(int error) { return failing(error); }
   std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too
   // What was written before is durable. Once that has failed it fails for ever: the kernel may have dropped what it could not write, and says so once (fsync(2), "fsyncgate").
@@ -35,6 +41,7 @@ class Image {
  private:
   Image(std::unique_ptr<Medium> medium, std::int64_t size, bool read_only, std::int64_t begins, std::unique_ptr<Cipher> cipher) : medium_(std::move(medium)), read_only_(read_only), begins_(begins), cipher_(std::move(cipher)), size_(size) {}
   int failing(int error);
+  int prepare(const char*& from, std::size_t size, std::int64_t at, char* room) const;
   const std::unique_ptr<Medium> medium_;
   const bool read_only_;
   const std::int64_t begins_;

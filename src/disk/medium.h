@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a volume lies on, byte by byte: a file, or an image in a Ceph pool (src/ceph). Who has it open has it alone.
 #pragma once
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -9,6 +11,15 @@
 namespace fairlead::disk {
 
 inline constexpr std::int64_t kSector = 4096;
+
+// Who is told how an I/O ended that was begun: once, with 0 or an errno, by any thread, perhaps before the call that began it is back.
+class Completion {
+ public:
+  virtual void complete(int error) = 0;
+
+ protected:
+  ~Completion() = default;
+};
 
 // Thread-safe. Calls of I/O give 0 or an errno, and do all of it or fail; what they are given is whole sectors, aligned, within the size.
 class Medium {
@@ -22,6 +33,10 @@ class Medium {
   virtual std::int64_t seek(std::int64_t at, int whence) = 0;                    // SEEK_DATA, SEEK_HOLE; below 0: -errno
   virtual int zero(std::int64_t at, std::int64_t size, bool give_back) = 0;      // reads as zeros afterwards; give_back: its room, too
   virtual int sync() = 0;
+  // Whether I/O can be begun here, to end later; else only what is above is called. The bytes it was given stay where they are until then. What has ended is in the next sync.
+  virtual bool is_async() const { return false; }
+  virtual void read_async(char*, std::size_t, std::int64_t, Completion& completion) { completion.complete(EOPNOTSUPP); }
+  virtual void write_async(const char*, std::size_t, std::int64_t, Completion& completion) { completion.complete(EOPNOTSUPP); }
 };
 
 }  // namespace fairlead::disk
