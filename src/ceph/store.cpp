@@ -107,14 +107,18 @@ Result<bool> is_part(const OpenImage& image, const std::string& id, std::int64_t
   return marked ? Result<bool>(false) : is_empty(image, size);
 }
 
-// What librbd says of an image behind its way into the trash (cls_rbd, trash_state_set): from moving (1) to normal (0). false: it was not moving.
-bool is_moved(const Cluster& cluster, const std::string& id) {
-  const std::uint32_t size = htole32(static_cast<std::uint32_t>(id.size()));
-  std::string in(reinterpret_cast<const char*>(&size), sizeof size);
-  in.append(id).append({'\0', '\1'});
-  char out[16];
-  return rados_exec(cluster.io(), "rbd_trash", "rbd", "trash_state_set", in.data(), in.size(), out, sizeof out) >= 0;
+// A string as Ceph encodes it.
+std::string encoded(const std::string& text) {
+  const std::uint32_t size = htole32(static_cast<std::uint32_t>(text.size()));
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
 }
+int exec(const Cluster& cluster, const char* object, const char* method, const std::string& in) {
+  char out[16];
+  return rados_exec(cluster.io(), object, "rbd", method, in.data(), in.size(), out, sizeof out);
+}
+
+// What librbd says of an image behind its way into the trash (cls_rbd, trash_state_set): from moving (1) to normal (0). false: it was not moving.
+bool is_moved(const Cluster& cluster, const std::string& id) { return exec(cluster, "rbd_trash", "trash_state_set", encoded(id).append({'\0', '\1'})) >= 0; }
 
 }  // namespace
 
@@ -171,6 +175,14 @@ Result<std::set<std::string>> Store::images() {
   std::set<std::string> out;
   for (std::size_t i = 0; i < count; ++i) out.insert(room[i].name);
   rbd_image_spec_list_cleanup(room.data(), count);
+  // librbd counts among them what is being removed, by a name that another may have since, or nobody.
+  if (const auto all = trash())
+    for (const auto& [id, one] : *all) {
+      if (one.source != RBD_TRASH_IMAGE_SOURCE_REMOVING || !out.contains(one.name)) continue;
+      const auto listed = cluster_->listed_id(one.name);
+      if (!listed) return std::unexpected(listed.error());
+      if (!*listed) out.erase(one.name);
+    }
   return out;
 }
 
@@ -295,12 +307,25 @@ Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
   if (error != -EBUSY) return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
   {
     const auto image = OpenImage::open(*cluster_, name, true);
-    if (!image) return image.error().code == Code::NotFound ? fail(Code::Unavailable, fmt::format("the image {} is half removed, and watched by somebody still: one that has just died is for half a minute", name)) : std::unexpected(image.error());
+    if (!image) return image.error().code == Code::NotFound ? end_move(name) : std::unexpected(image.error());
     const auto watched = image->is_watched(*cluster_);
     if (!watched) return std::unexpected(watched.error());
     if (*watched) return fail(Code::Unavailable, fmt::format("the image {} is watched by somebody still (rbd status): an engine that has just died is for half a minute", name));
   }
   return put_aside(name);
+}
+
+// Into the trash, where a death broke that off and the image is watched still, which librbd waits for; a watch of one that was killed may stay for ever. Its name is free then, and the image is deleted once nobody watches it.
+Result<void> Store::end_move(const std::string& name) {
+  const auto id = cluster_->listed_id(name);
+  if (!id) return std::unexpected(id.error());
+  const auto all = trash();
+  if (!all) return std::unexpected(all.error());
+  const auto there = *id ? all->find(**id) : all->end();
+  if (there == all->end() || there->second.source != RBD_TRASH_IMAGE_SOURCE_REMOVING) return fail(Code::Unavailable, fmt::format("the image {} is half removed, and in use", name));
+  if (const int error = exec(*cluster_, "rbd_directory", "dir_remove_image", encoded(name) + encoded(**id)); error < 0 && error != -ENOENT) return fail_ceph(error, "free the name of the image " + name);
+  if (is_moved(*cluster_, **id) && rbd_trash_remove(cluster_->io(), (*id)->c_str(), 1) < 0) log_info("a deleted image stays in the trash of the Ceph pool until nobody watches it", {{"image", name}, {"id", **id}});
+  return {};
 }
 
 // Under a name that is no volume's, until its OSD has forgotten the watch. Of a rename that a death has ended Ceph keeps both names' objects, and its directory has one: that one is the image's.

@@ -66,6 +66,7 @@ class Store {
   Store(std::unique_ptr<Cluster> cluster, std::string host, std::string id) : cluster_(std::move(cluster)), host_(std::move(host)), id_(std::move(id)) {}
   Result<void> remove_image(const std::string& name, const Alive& alive);
   Result<void> put_aside(const std::string& name);
+  Result<void> end_move(const std::string& name);
   Result<std::set<std::string>> images();
   Result<bool> is_half_removed(const std::string& name);
   Result<std::map<std::string, Trashed>> trash();  // by the image's id

@@ -195,6 +195,25 @@ TEST_F(Stores, WhatIsHalfRemovedIsGoneOnWith) {
   ASSERT_TRUE(other_->remove("rbd_id.a"));
   store_->sweep();
   goes("a");
+  // Somebody watches it: its name is free all the same, and it goes once nobody does.
+  {
+    const auto held = OpenImage::open(*other_, "a", false);
+    ASSERT_TRUE(held);
+    (void)into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING);
+    ASSERT_TRUE(other_->remove("rbd_id.a"));
+    EXPECT_EQ(kind("a"), Image::Kind::Part);
+    const auto gone = store_->drop("a", alive);
+    EXPECT_TRUE(gone) << gone.error().message;
+    EXPECT_EQ(kind("a"), Image::Kind::None);
+    EXPECT_THAT(*store_->ids(), Not(Contains("a")));
+    make("a");
+    EXPECT_EQ(kind("a"), Image::Kind::Volume);
+    store_->sweep();
+    EXPECT_EQ(in_trash(), 1u);
+  }
+  store_->sweep();
+  EXPECT_EQ(in_trash(), 0u);
+  EXPECT_EQ(kind("a"), Image::Kind::Volume);
   // All but its line in the directory is gone.
   const std::string id = into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING);
   const auto line = other_->listed_id("a");
