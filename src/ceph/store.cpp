@@ -315,16 +315,19 @@ Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
   return put_aside(name);
 }
 
-// Into the trash, where a death broke that off and the image is watched still, which librbd waits for; a watch of one that was killed may stay for ever. Its name is free then, and the image is deleted once nobody watches it.
+// Into the trash, where a death broke that off: librbd refuses to go on behind some steps, and while the image is watched, which by one that was killed may be for ever. Its name is free then, and the image is deleted once nobody watches it.
 Result<void> Store::end_move(const std::string& name) {
-  const auto id = cluster_->listed_id(name);
-  if (!id) return std::unexpected(id.error());
+  const auto line = cluster_->listed_id(name);
+  if (!line) return std::unexpected(line.error());
   const auto all = trash();
   if (!all) return std::unexpected(all.error());
-  const auto there = *id ? all->find(**id) : all->end();
-  if (there == all->end() || there->second.source != RBD_TRASH_IMAGE_SOURCE_REMOVING) return fail(Code::Unavailable, fmt::format("the image {} is half removed, and in use", name));
-  if (const int error = exec(*cluster_, "rbd_directory", "dir_remove_image", encoded(name) + encoded(**id)); error < 0 && error != -ENOENT) return fail_ceph(error, "free the name of the image " + name);
-  if (is_moved(*cluster_, **id) && rbd_trash_remove(cluster_->io(), (*id)->c_str(), 1) < 0) log_info("a deleted image stays in the trash of the Ceph pool until nobody watches it", {{"image", name}, {"id", **id}});
+  const auto is_removing = [](const Trashed& one) { return one.source == RBD_TRASH_IMAGE_SOURCE_REMOVING; };
+  if (*line) {
+    if (const auto there = all->find(**line); there == all->end() || !is_removing(there->second)) return fail(Code::Unavailable, fmt::format("the image {} is half removed, and in use", name));
+    if (const int error = exec(*cluster_, "rbd_directory", "dir_remove_image", encoded(name) + encoded(**line)); error < 0 && error != -ENOENT) return fail_ceph(error, "free the name of the image " + name);
+  }
+  for (const auto& [id, one] : *all)
+    if (one.name == name && is_removing(one) && is_moved(*cluster_, id) && rbd_trash_remove(cluster_->io(), id.c_str(), 1) < 0) log_info("a deleted image stays in the trash of the Ceph pool until nobody watches it", {{"image", name}, {"id", id}});
   return {};
 }
 

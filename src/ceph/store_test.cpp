@@ -238,6 +238,24 @@ TEST_F(Stores, WhatIsHalfRemovedIsGoneOnWith) {
   store_->sweep();
   EXPECT_EQ(in_trash(), 0u);
   make("a");
+  // The same, of one that was being made: it is asked for by its name.
+  {
+    const auto held = OpenImage::open(*other_, "a", false);
+    ASSERT_TRUE(held);
+    const std::string again = into_trash("a", RBD_TRASH_IMAGE_SOURCE_REMOVING), line_of = text("a") + text(again);
+    ASSERT_TRUE(other_->remove("rbd_id.a"));
+    ASSERT_GE(rados_exec(other_->io(), "rbd_directory", "rbd", "dir_remove_image", line_of.data(), line_of.size(), out, sizeof out), 0);
+    for (int tries = 0; tries < 2; ++tries) {
+      ASSERT_TRUE(other_->note("making.a", "plain 0", host_));
+      EXPECT_EQ(kind("a"), Image::Kind::Part);
+      const auto gone = store_->drop("a", alive);
+      EXPECT_TRUE(gone) << gone.error().message;
+      EXPECT_EQ(in_trash(), 1u);
+    }
+  }
+  store_->sweep();
+  EXPECT_EQ(in_trash(), 0u);
+  make("a");
   // Who has lost the object of his name in another way is not taken for removed.
   const auto named = other_->read("rbd_id.a");
   ASSERT_TRUE(named && *named);
