@@ -51,6 +51,41 @@ if(FAIRLEAD_FUZZ)
   target_compile_options(fairlead_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# A third of the time that clang takes for a file without optimisation goes into the headers of others. With sanitizers they are read once; in the other builds each file says itself what it uses.
+# Not by target_precompile_headers: what that makes names the build folder, so that a compiler cache would not serve another checkout. This is the same bytes everywhere, found by a path below the build folder.
+option(FAIRLEAD_PRECOMPILE "read the standard library's, fmt's and GoogleTest's headers once (clang only)" OFF)
+if(FAIRLEAD_PRECOMPILE)
+  if(FAIRLEAD_CCACHE)
+    # What changes in it is asked of its content. It has the system's headers alone.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
+  endif()
+  find_path(FAIRLEAD_FMT fmt/format.h REQUIRED)  # a file is to be named that is the same everywhere: of those that are included
+  separate_arguments(debug_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG}")
+  get_target_property(sanitize_flags fairlead_flags INTERFACE_COMPILE_OPTIONS)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/precompiled)
+  set(headers algorithm array atomic charconv chrono condition_variable deque expected functional map memory mutex optional set string string_view thread unordered_map utility vector fmt/format.h fmt/ranges.h)
+  foreach(kind library test)
+    set(options -fPIC)
+    if(kind STREQUAL "test")
+      set(options -fPIE -O0 -DGTEST_HAS_PTHREAD=1)
+      list(APPEND headers gmock/gmock.h gtest/gtest.h)
+    endif()
+    set(words ${headers})
+    list(TRANSFORM words PREPEND "-include;")
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch
+      COMMAND ${CMAKE_CXX_COMPILER} -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB ${debug_flags} ${options} ${sanitize_flags} ${CMAKE_CXX23_STANDARD_COMPILE_OPTION} -x c++-header
+              -fpch-instantiate-templates -Xclang -fno-pch-timestamp -fdebug-compilation-dir=/ ${words} -MD -MF ${kind}.pch.d -MT ${kind}.pch ${FAIRLEAD_FMT}/fmt/format.h -o ${kind}.pch
+      DEPFILE ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/precompiled COMMENT "Reading the headers of others for a ${kind}" VERBATIM)
+    add_custom_target(precompiled_${kind} DEPENDS ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch)
+  endforeach()
+endif()
+function(fairlead_precompiled target kind)
+  if(FAIRLEAD_PRECOMPILE)
+    add_dependencies(${target} precompiled_${kind})
+    target_compile_options(${target} PRIVATE "SHELL:-include-pch precompiled/${kind}.pch")
+  endif()
+endfunction()
+
 # fairlead_unit_test(NAME PROGRAM): the test KIND.NAME, and its program among those that test.sh builds.
 # In a run of several builds, those with sanitizers are themselves tests (test.sh): theirs wait for build.KIND. `machine` is what such a run gives out three of.
 function(fairlead_unit_test name program)
@@ -95,6 +130,7 @@ function(fairlead_folder name)
   if(sources)
     add_library(fairlead_${name} STATIC ${sources})
     target_link_libraries(fairlead_${name} PUBLIC fairlead_flags ${deps} ${ARG_LIBS})
+    fairlead_precompiled(fairlead_${name} library)
   else()
     add_library(fairlead_${name} INTERFACE)
     target_link_libraries(fairlead_${name} INTERFACE fairlead_flags ${deps} ${ARG_LIBS})
@@ -120,6 +156,7 @@ function(fairlead_folder name)
     endforeach()
     # Optimising a test costs a third of its compile time and finds nothing; the code under test is optimised.
     target_compile_options(${name}_test PRIVATE -O0)
+    fairlead_precompiled(${name}_test test)
     fairlead_unit_test(${name} ${name}_test)
   endif()
 
