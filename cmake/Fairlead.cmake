@@ -55,6 +55,9 @@ endif()
 # Not by target_precompile_headers: what that makes names the build folder, so that a compiler cache would not serve another checkout. This is the same bytes everywhere, found by a path below the build folder.
 option(FAIRLEAD_PRECOMPILE "read the standard library's, fmt's and GoogleTest's headers once (clang only)" OFF)
 if(FAIRLEAD_PRECOMPILE)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "FAIRLEAD_PRECOMPILE is for clang: leave it off with ${CMAKE_CXX_COMPILER_ID}, or take the preset asan")
+  endif()
   if(FAIRLEAD_CCACHE)
     # What changes in it is asked of its content. It has the system's headers alone.
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
@@ -74,7 +77,7 @@ if(FAIRLEAD_PRECOMPILE)
     list(TRANSFORM words PREPEND "-include;")
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch
       COMMAND ${CMAKE_CXX_COMPILER} -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB ${debug_flags} ${options} ${sanitize_flags} ${CMAKE_CXX23_STANDARD_COMPILE_OPTION} -x c++-header
-              -fpch-instantiate-templates -Xclang -fno-pch-timestamp -fdebug-compilation-dir=/ ${words} -MD -MF ${kind}.pch.d -MT ${kind}.pch ${FAIRLEAD_FMT}/fmt/format.h -o ${kind}.pch
+              -fpch-instantiate-templates -Xclang -fno-pch-timestamp -fdebug-compilation-dir=/ ${words} -MD -MF ${kind}.pch.d -MT precompiled/${kind}.pch ${FAIRLEAD_FMT}/fmt/format.h -o ${kind}.pch
       DEPFILE ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/precompiled COMMENT "Reading the headers of others for a ${kind}" VERBATIM)
     add_custom_target(precompiled_${kind} DEPENDS ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch)
   endforeach()

@@ -323,7 +323,7 @@ Result<void> Store::end_move(const std::string& name) {
   if (!all) return std::unexpected(all.error());
   const auto is_removing = [](const Trashed& one) { return one.source == RBD_TRASH_IMAGE_SOURCE_REMOVING; };
   if (*line) {
-    if (const auto there = all->find(**line); there == all->end() || !is_removing(there->second)) return fail(Code::Unavailable, fmt::format("the image {} is half removed, and in use", name));
+    if (const auto there = all->find(**line); there == all->end() || !is_removing(there->second)) return fail(Code::Unavailable, fmt::format("the image {} is half removed, and Ceph says that it is in use: rbd trash ls --all and rbd status --image-id {} say by whom", name, **line));
     if (const int error = exec(*cluster_, "rbd_directory", "dir_remove_image", encoded(name) + encoded(**line)); error < 0 && error != -ENOENT) return fail_ceph(error, "free the name of the image " + name);
   }
   for (const auto& [id, one] : *all)
