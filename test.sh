@@ -7,9 +7,10 @@ cd "$(dirname "$0")"
 usage() {
   cat << 'TEXT'
 usage: sudo ./test.sh [--full] [--unit] [--kubernetes | --no-kubernetes] [--no-sanitizers] [-R REGEX]
-  (nothing)         set-up, release build, each header and library alone, unit tests plain and under sanitizers, integration and end-to-end tests, on a real Kubernetes too
-                    (built from Go modules once, which takes a quarter of an hour; left out where there is no Go)
-  --full            longer matrices too (ten times the crash points, more seeds, every version of the clients), clang-tidy, five seconds of each fuzz target
+  (nothing)         set-up, release build, each header and library alone, unit tests, a third of them under sanitizers, integration and end-to-end tests, the scenarios each on one engine or
+                    both: a real Kubernetes is built from Go modules once, which takes a quarter of an hour, and left out where there is no Go. What is a share is another one for
+                    another commit; FAIRLEAD_SAMPLE=SEED chooses it
+  --full            all of it whole, and longer matrices (ten times the crash points, more seeds, every version of the clients), clang-tidy, five seconds of each fuzz target
   --unit            unit tests only
   --kubernetes      only what runs on a real Kubernetes: the scenarios on both engines, the clients, the charts, the corpus
   --no-kubernetes   leave that out
@@ -70,12 +71,22 @@ jobs_for() { # MB-EACH
   [ "$fit" -ge 1 ] || fit=1
   echo $((fit < cores ? fit : cores))
 }
+# The folders whose tests are built with these sanitizers this time: a third, and of each pair of sanitizers another one.
+share_of_folders() { # PRESET
+  local all share=0
+  all=$(sed -nE "s/.*\"name\": \"$1\".*\"FAIRLEAD_TEST_FOLDERS\": \"([^\"]*)\".*/\1/p" CMakePresets.json | tr ';' '\n')
+  [ -n "$all" ] || all=$(find src sim -name '*_test.cpp' | sed -E 's|^src/||; s|/.*||' | sort -u)
+  [ "$1" != tsan ] || share=1
+  # shellcheck disable=SC2086 -- names of folders
+  tests/sample.sh "$share" 3 $all | paste -sd ';'
+}
 configure() { # PRESET
   local dir=build/$1
   # A build folder that came with a copied checkout belongs to the original.
   if [ -e "$dir/CMakeCache.txt" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
   local tests=()
   [ "$1" != release ] || tests=(-DFAIRLEAD_TESTS=ON "-DFAIRLEAD_LONG_TESTS=$full")  # the quickstart may have configured it without
+  case $1 in asan | tsan) [ "$full" = 1 ] || [ -n "$pattern" ] || tests=("-DFAIRLEAD_TEST_FOLDERS=$(share_of_folders "$1")") ;; esac
   cmake --preset "$1" ${tests[@]+"${tests[@]}"} > "build/$1.log" 2>&1 || { cat "build/$1.log"; return 1; }
 }
 build() { # PRESET MB-EACH TARGET...: every tenth line of progress; what failed, whole

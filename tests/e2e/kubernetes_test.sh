@@ -117,20 +117,21 @@ fresh_site() {
   clock_image "$site/images" 22.05-behind -600
   slim_image "$site/images" slim 1 # for a shared root
 }
-# All of them run on both engines with --full. Else, on the real control plane, of the longest that make clusters of their own half, another half for another commit.
-sample() {
-  local own=(12-shared-accounting 17-shared-root 22-hyperpod-cluster 23-kubernetes-cluster 24-lifecycle-scripts 26-hyperpod-jobs) seed left='' name
-  seed=${FAIRLEAD_SEED:-$(git -C "$top" rev-parse HEAD 2> /dev/null || echo "$top")}
-  left=$(for name in "${own[@]}"; do printf '%s %s\n' "$(printf '%s %s' "$seed" "$name" | sha256sum)" "$name"; done | sort | head -n 3 | awk '{ print $NF }')
-  for name in "$top"/tests/scenarios/[0-9]*.sh; do
-    name=$(basename "$name" .sh)
-    if grep -qxF "$name" <<< "$left"; then tell "scenario $name: not this time (./test.sh --full, or FAIRLEAD_SCENARIOS)" >&2; else echo "$name"; fi
+# All of them run on both engines with --full. Else what the demo's own life is made of does, and each of the others runs on one of the two, on the other for another commit.
+on_both=(10-demo-cluster 20-training-job 30-kill-worker 40-scale-workers 50-uninstall)
+sample() { # ENGINE
+  local share=0 dealt=() name file
+  [ "$1" = embedded ] || share=1
+  for file in "$top"/tests/scenarios/[0-9]*.sh; do
+    name=$(basename "$file" .sh)
+    [[ " ${on_both[*]} " == *" $name "* ]] || dealt+=("$name")
   done
+  { printf '%s\n' "${on_both[@]}" && "$top/tests/sample.sh" "$share" 2 "${dealt[@]}"; } | sort
 }
 scenarios() { # ENGINE
   local began=$SECONDS names=${FAIRLEAD_SCENARIOS:-}
-  [ "$1" = embedded ] || [ -n "$names${FAIRLEAD_FULL:-}" ] || names=$(sample)
-  tell "scenarios, engine: $1"
+  [ -n "$names${FAIRLEAD_FULL:-}" ] || names=$(sample "$1")
+  tell "scenarios, engine: $1${names:+, of $(find "$top/tests/scenarios" -name '[0-9]*.sh' | wc -l) these $(wc -w <<< "$names"): $(paste -sd ' ' <<< "$names")}"
   # shellcheck disable=SC2086 -- names of some of them
   "$top/tests/scenarios/run.sh" $names
   tell "scenarios, engine: $1: passed in $((SECONDS - began)) s"

@@ -1167,7 +1167,7 @@ def limits():
     os.kill(engines()["mortal"], signal.SIGKILL)
     wait_until(20, "the volume says that its engine has ended", lambda: "engine has ended" in next(one for one in objects("volumes") if one["metadata"]["name"] == "mortal")["status"].get("message", ""))
     volume.unpublish().unstage()
-    wait_until(20, "it is attached anew", lambda: "mortal" in engines())
+    wait_until(20, "it is attached anew", lambda: "mortal" in engines() and "mortal" in loops())  # the device comes after the engine
     volume.stage().publish()
     check("what was synced is there", b"synced", get(volume.path("data")))
     grown = does("ControllerExpandVolume", volume.asks(capacity_range={"required_bytes": str(2 * GiB)}))
