@@ -7,12 +7,12 @@ cd "$(dirname "$0")"
 usage() {
   cat << 'TEXT'
 usage: sudo ./test.sh [--full] [--unit] [--kubernetes | --no-kubernetes] [--no-sanitizers] [-R REGEX]
-  (nothing)         set-up, release build, each header and library alone, unit tests, a third of them under sanitizers, integration and end-to-end tests, the scenarios each on one engine or
-                    both: a real Kubernetes is built from Go modules once, which takes a quarter of an hour, and left out where there is no Go. What is a share is another one for
-                    another commit; FAIRLEAD_SAMPLE=SEED chooses it
+  (nothing)         set-up, release build, each header and library alone, unit tests, those of a quarter of the folders under sanitizers too, integration and end-to-end tests, each
+                    scenario on one engine or both: a real Kubernetes is built from Go modules once, which takes a quarter of an hour, and left out where there is no Go.
+                    What is left to chance follows from the commit, or from FAIRLEAD_SAMPLE=SEED
   --full            all of it whole, and longer matrices (ten times the crash points, more seeds, every version of the clients), clang-tidy, five seconds of each fuzz target
   --unit            unit tests only
-  --kubernetes      only what runs on a real Kubernetes: the scenarios on both engines, the clients, the charts, the corpus
+  --kubernetes      only what runs on a real Kubernetes: the scenarios of both engines, the clients, the charts, the corpus
   --no-kubernetes   leave that out
   --no-sanitizers   leave out the asan and tsan builds
   -R REGEX          only tests whose name matches, as ctest understands it: unit.kube, 'asan\.', e2e.slurm ...
@@ -71,14 +71,14 @@ jobs_for() { # MB-EACH
   [ "$fit" -ge 1 ] || fit=1
   echo $((fit < cores ? fit : cores))
 }
-# The folders whose tests are built with these sanitizers this time: a third, and of each pair of sanitizers another one.
+# The folders whose tests are built with these sanitizers this time: a quarter, and another one for tsan than for asan.
 share_of_folders() { # PRESET
   local all share=0
   all=$(sed -nE "s/.*\"name\": \"$1\".*\"FAIRLEAD_TEST_FOLDERS\": \"([^\"]*)\".*/\1/p" CMakePresets.json | tr ';' '\n')
   [ -n "$all" ] || all=$(find src sim -name '*_test.cpp' | sed -E 's|^src/||; s|/.*||' | sort -u)
   [ "$1" != tsan ] || share=1
   # shellcheck disable=SC2086 -- names of folders
-  tests/sample.sh "$share" 3 $all | paste -sd ';'
+  tests/sample.sh "$share" 4 $all | paste -sd ';'
 }
 configure() { # PRESET
   local dir=build/$1
@@ -106,11 +106,12 @@ setup() {
   [ "$full" = 0 ] || lists+=(tools/packages-full.txt)
   tools/install-packages.sh "${lists[@]}"
 }
+programs() { find apps -name '*.cpp' ! -name '*_*' -exec basename {} .cpp \;; }
 # The price of changing one file: compiler, archive, every program that links it.
 changed() { # FILE
   [ -e "$1" ] || die "$1 is gone: name another file here"
   touch "$1"
-  CCACHE_DISABLE=1 build release 700 all
+  CCACHE_DISABLE=1 build release 700 $(programs) fairlead-slurm
 }
 tidy() {
   configure tidy
@@ -146,11 +147,11 @@ await_images() {
   cat build/images.log
   return "$status"
 }
-programs() { find apps -name '*.cpp' ! -name '*_*' -exec basename {} .cpp \;; }
-if [ "$only_kubernetes" = 1 ]; then
-  phase 'release build, programs' build release 700 $(programs) fairlead-slurm
-else
+# Scripts ask for the programs; unit tests and benchmarks are compiled beside those of them that wait, but where unit tests alone or tests by name are to run.
+if [ "$unit" = 1 ] || { [ "$only_kubernetes" = 0 ] && [ -n "$pattern" ]; }; then
   phase 'release build' build release 700 all
+else
+  phase 'release build, programs' build release 700 $(programs) fairlead-slurm
 fi
 phase 'node images' await_images
 if [ "$checks" = 1 ]; then
@@ -170,7 +171,7 @@ mkdir build/ctest
 plan=build/ctest/CTestTestfile.cmake cost=9000
 build_as_test() { # NAME COMMAND...
   local name=build.$1 rank='chrt --idle 0'
-  [ "$1" != peers ] || rank='nice -n 5' # the longest tests wait for it
+  case $1 in peers | unit) rank='nice -n 5' ;; esac # much waits for them
   shift
   printf 'add_test([=[%s]=] %s%s)\n' "$name" "$rank" "$(printf ' [=[%s]=]' "$@")" >> "$plan"
   printf 'set_tests_properties([=[%s]=] PROPERTIES FIXTURES_SETUP %s RESOURCE_LOCK builder SKIP_RETURN_CODE 77 TIMEOUT 4800 WORKING_DIRECTORY [=[%s]=] COST %s)\n' \
@@ -187,6 +188,7 @@ if [ "$kubernetes" = 1 ]; then
   export FAIRLEAD_KUBERNETES=1
   [ "$only_kubernetes" = 0 ] && [ -n "$pattern" ] || build_as_test peers tests/peers/build.sh
 fi
+[ "$only_kubernetes" = 1 ] || build_as_test unit cmake --build build/release -j "$(jobs_for 700)" --target all unit_tests
 [ "$sanitizers" = 0 ] || for name in asan tsan; do build_as_test "$name" cmake --build "build/$name" -j "$(jobs_for 1500)" --target unit_tests; done
 [ "$checks" = 0 ] || build_as_test alone cmake --build build/release -j "$(jobs_for 700)" --target checks
 echo '{"version": {"major": 1, "minor": 0}, "local": [{"machine": [{"id": "0", "slots": 3}]}]}' > build/ctest/machine.json
