@@ -45,8 +45,6 @@ mkdir -p build
 exec 9> build/test.lock
 flock -n 9 || die 'another run is at work in this checkout; wait for it or stop it first'
 [ "$full" = 0 ] || export FAIRLEAD_FULL=1
-# A miss in the compiler cache costs no extra run of the preprocessor this way.
-export CCACHE_DEPEND=1
 
 phases='' running='' began=$SECONDS
 images_under_way=''

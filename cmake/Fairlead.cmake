@@ -20,9 +20,10 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+# Every build asks it the same way, else it does not find what another one made; and a miss costs no run of the preprocessor.
 find_program(FAIRLEAD_CCACHE ccache)
 if(FAIRLEAD_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${FAIRLEAD_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${FAIRLEAD_CCACHE})
 endif()
 
 # A Beast file takes 1.3 GB (4.5 GB where UBSan sees it): one at a time, so that a 2-core machine with little memory builds.
@@ -60,7 +61,7 @@ if(FAIRLEAD_PRECOMPILE)
   endif()
   if(FAIRLEAD_CCACHE)
     # What changes in it is asked of its content. It has the system's headers alone.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
   endif()
   find_path(FAIRLEAD_FMT fmt/format.h REQUIRED)  # a file is to be named that is the same everywhere: of those that are included
   separate_arguments(debug_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG}")
