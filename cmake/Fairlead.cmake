@@ -20,7 +20,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# Every build asks it the same way, else it does not find what another one made; and a miss costs no run of the preprocessor.
+# Whoever builds: what the compiler says of its dependencies is enough, so a miss costs no run of the preprocessor.
 find_program(FAIRLEAD_CCACHE ccache)
 if(FAIRLEAD_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 ${FAIRLEAD_CCACHE})
