@@ -73,7 +73,7 @@ jobs_for() { # MB-EACH
 share_of_folders() { # PRESET
   local all share=0
   all=$(sed -nE "s/.*\"name\": \"$1\".*\"FAIRLEAD_TEST_FOLDERS\": \"([^\"]*)\".*/\1/p" CMakePresets.json | tr ';' '\n')
-  [ -n "$all" ] || all=$(find src sim -name '*_test.cpp' | sed -E 's|^src/||; s|/.*||' | sort -u)
+  [ -n "$all" ] || all=$(find src sim gpl -name '*_test.cpp' | sed -E 's|^src/||; s|/.*||' | sort -u)
   [ "$1" != tsan ] || share=1
   # shellcheck disable=SC2086 -- names of folders
   tests/sample.sh "$share" 4 $all | paste -sd ';'
