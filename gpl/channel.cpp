@@ -15,7 +15,7 @@
 namespace fairlead::companion {
 namespace {
 
-std::optional<sockaddr_in> address_of(const std::string& host, const std::string& port) {
+std::optional<sockaddr_in> look_up_address(const std::string& host, const std::string& port) {
   const addrinfo hints{.ai_flags = AI_NUMERICSERV, .ai_family = AF_INET, .ai_socktype = SOCK_DGRAM};
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0 || !found) return std::nullopt;
@@ -51,7 +51,7 @@ void Channel::look_up(const std::stop_token& stop) {
   std::condition_variable_any never;
   while (!stop.stop_requested()) {
     for (Voter& voter : voters_) {
-      const auto address = address_of(voter.host, voter.port);
+      const auto address = look_up_address(voter.host, voter.port);
       if (!address) continue;  // the one before may still be right
       const std::lock_guard lock(mutex_);
       voter.address = *address;
@@ -80,6 +80,12 @@ void Channel::send(const quorum::Message& message) {
   const std::string datagram = quorum::encode(message, group_);
   // What cannot be sent is lost, as on any network.
   (void)::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&*to), sizeof *to);
+}
+
+std::optional<sockaddr_in> Channel::address_of(std::uint8_t voter) {
+  if (voter >= voters_.size()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return voters_[voter].address ? voters_[voter].address : voters_[voter].source;
 }
 
 std::optional<quorum::Message> Channel::receive() {

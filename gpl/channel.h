@@ -26,6 +26,8 @@ class Channel {
   void send(const std::vector<quorum::Message>& messages) {
     for (const auto& message : messages) send(message);
   }
+  // Where a voter is, as far as it is known; the port is that of its voting.
+  std::optional<sockaddr_in> address_of(std::uint8_t voter);
   // The next that is of this quorum; nothing: none is waiting.
   std::optional<quorum::Message> receive();
 

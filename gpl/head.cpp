@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "head.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -27,6 +28,7 @@
 #include "lease_page.h"
 #include "prepare.h"
 #include "probe.h"
+#include "relay.h"
 #include "supervise.h"
 #include "terms.h"
 
@@ -53,8 +55,8 @@ quorum::Group group_of(const HeadOptions& options) {
 
 class Head {
  public:
-  Head(HeadOptions options, std::unique_ptr<Channel> channel, LeasePage page, Fd control, Fd signals, sigset_t mask)
-      : options_(std::move(options)), channel_(std::move(channel)), page_(std::move(page)), control_(std::move(control)), signals_(std::move(signals)), mask_(mask), chance_(seed()),
+  Head(HeadOptions options, std::unique_ptr<Channel> channel, std::unique_ptr<Relay> relay, LeasePage page, Fd control, Fd signals, sigset_t mask)
+      : options_(std::move(options)), channel_(std::move(channel)), relay_(std::move(relay)), page_(std::move(page)), control_(std::move(control)), signals_(std::move(signals)), mask_(mask), chance_(seed()),
         incarnation_(chance_.next() | 1), elector_(options_.self, static_cast<std::uint8_t>(options_.voters.size()), options_.timing, incarnation_, boot_time()) {}
 
   int run() {
@@ -73,6 +75,7 @@ class Head {
       reap_orphans({daemon_ ? daemon_->pid() : -1, probe_ ? probe_->first.pid() : -1});
       if (ending_ && !daemon_) break;
       act();
+      pass_on();
     }
     const Time end = boot_time() + std::chrono::milliseconds(20);
     for (auto released = elector_.give_back(kNever); boot_time() < end;) {  // more than once: a lost one costs the others a second
@@ -126,6 +129,17 @@ class Head {
     if (!elector_.holds(now) || daemon_ || ending_ || stopping_ || kept_from_running(now)) return;
     if (!term_) return take();
     if (told_until() > now + options_.timing.ttl / 4) start_daemon();
+  }
+
+  // To whoever serves, while that is another.
+  void pass_on() {
+    if (!relay_) return;
+    const Time now = boot_time();
+    const auto promised = elector_.voter().promised_to(now);
+    std::optional<sockaddr_in> where;
+    if (!ending_ && !daemon_ && !term_ && promised && *promised != options_.self && elector_.voter().last_ask().serving) where = channel_->address_of(*promised);
+    if (where) where->sin_port = htons(options_.relay_port);
+    relay_->to(where);
   }
 
   void take() {
@@ -207,6 +221,7 @@ class Head {
         return leave(boot_time() + std::chrono::seconds(5), trouble_);
       }
     page_.set(told_until());
+    if (relay_) relay_->to(std::nullopt);  // the port is slurmctld's
     auto child = Child::start(command);
     if (!child) {
       log_error("slurmctld cannot be started", {{"reason", child.error().message}});
@@ -383,6 +398,7 @@ class Head {
 
   const HeadOptions options_;
   const std::unique_ptr<Channel> channel_;
+  const std::unique_ptr<Relay> relay_;  // none: nothing is passed on
   LeasePage page_;
   const Fd control_, signals_;
   const sigset_t mask_;  // of the time before; the daemon gets it
@@ -429,13 +445,14 @@ int run_head(HeadOptions options) {
   auto page = LeasePage::create(options.run_dir + "/lease");
   auto control = control_socket(options.run_dir + "/head.sock");
   auto channel = Channel::open(options.voters, options.self, group_of(options));
-  for (const Error* error : {page ? nullptr : &page.error(), control ? nullptr : &control.error(), channel ? nullptr : &channel.error()})
+  auto relay = options.relay_port == 0 ? Result<std::unique_ptr<Relay>>(nullptr) : Relay::start(options.relay_port);
+  for (const Error* error : {page ? nullptr : &page.error(), control ? nullptr : &control.error(), channel ? nullptr : &channel.error(), relay ? nullptr : &relay.error()})
     if (error) {
       log_error("cannot start", {{"error", error->message}});
       return 1;
     }
   log_info("this head votes", {{"voter", std::to_string(options.self)}, {"heads", std::to_string(options.heads)}, {"witnesses", std::to_string(options.voters.size() - options.heads)}, {"lease ms", std::to_string(options.timing.ttl.count() / 1'000'000)}});
-  return Head(std::move(options), std::move(*channel), std::move(*page), std::move(*control), std::move(signals), mask).run();
+  return Head(std::move(options), std::move(*channel), std::move(*relay), std::move(*page), std::move(*control), std::move(signals), mask).run();
 }
 
 int run_witness(HeadOptions options) {

@@ -25,11 +25,12 @@ struct HeadOptions {
   std::map<std::string, std::string> environment;  // of slurmctld; must preload gpl/durable
   std::function<Result<void>(std::map<std::string, std::string>& environment)> before_start;  // each time before slurmctld starts; where it fails, another head may try
   std::function<void()> after_end;     // each time after it ended, where the state is still this head's
+  std::uint16_t relay_port = 0;        // slurmctld's: while another head serves, what comes to it here is passed on to that one (relay.h); 0: it is not
   quorum::Timing timing;
   std::chrono::seconds stop_limit{15};
 };
 
-// From the environment: FAIRLEAD_HEADS and FAIRLEAD_WITNESSES (HOST:PORT,...), FAIRLEAD_VOTER (own number), FAIRLEAD_QUORUM_KEY (path), FAIRLEAD_ADDRESS_PROGRAM, FAIRLEAD_LEASE_MS.
+// From the environment: FAIRLEAD_HEADS and FAIRLEAD_WITNESSES (HOST:PORT,...), FAIRLEAD_VOTER (own number), FAIRLEAD_QUORUM_KEY (path), FAIRLEAD_ADDRESS_PROGRAM, FAIRLEAD_LEASE_MS, FAIRLEAD_RELAY_PORT.
 Result<HeadOptions> head_options(const std::map<std::string, std::string>& environment);
 
 // Until SIGTERM. The exit status of the container.

@@ -30,6 +30,10 @@ Result<HeadOptions> head_options(const std::map<std::string, std::string>& envir
   options.key = std::move(*key);
   options.cluster = of("FAIRLEAD_SLURM_CLUSTER");
   options.address_program = of("FAIRLEAD_ADDRESS_PROGRAM");
+  if (const std::string port = of("FAIRLEAD_RELAY_PORT"); !port.empty()) {
+    if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos || std::stoul(port) < 1 || std::stoul(port) > 65535) return fail(Code::Invalid, "FAIRLEAD_RELAY_PORT must be a port, not \"" + port + "\"");
+    options.relay_port = static_cast<std::uint16_t>(std::stoul(port));
+  }
   if (const std::string ttl = of("FAIRLEAD_LEASE_MS"); !ttl.empty()) {
     const long ms = std::atol(ttl.c_str());
     if (ms < 400 || ms > 60'000) return fail(Code::Invalid, "FAIRLEAD_LEASE_MS must be between 400 and 60000, not \"" + ttl + "\"");

@@ -188,6 +188,13 @@ TEST(HeadOptions, SayWhatIsWrong) {
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->heads, 2U);
   EXPECT_EQ(options->voters.size(), 3U);
+  EXPECT_EQ(options->relay_port, 0) << "nothing is passed on where it is not asked for";
+  for (const auto& [text, port] : {std::pair("6817", 6817), std::pair("0", -1), std::pair("65536", -1), std::pair("x", -1)}) {
+    environment["FAIRLEAD_RELAY_PORT"] = text;
+    options = head_options(environment);
+    EXPECT_EQ(options ? options->relay_port : -1, port) << text;
+  }
+  environment.erase("FAIRLEAD_RELAY_PORT");
   environment["FAIRLEAD_LEASE_MS"] = "10";
   EXPECT_FALSE(head_options(environment));
   ASSERT_TRUE(remove_tree(folder));

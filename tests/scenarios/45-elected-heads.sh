@@ -155,5 +155,15 @@ for one in "${confirmed[@]}"; do grep -qx "$one" <<< "$there" || fail "confirmed
 [ -z "$(printf '%s\n' "${confirmed[@]%% *}" | sort | uniq -d)" ] || fail 'an id was given twice'
 until_true 30 'the job runs on' same RUNNING job_state "$job"
 steps_go_on last
+# Its steps began when controller-0 was the only head, and know no other: what they say there reaches whoever serves.
+if [ "$(active)" = controller-0 ]; then
+  now=$(term)
+  kd delete pod controller-0 --wait=false > /dev/null
+  until_true 60 'a head that they do not know serves' later_term "$now"
+  until_true 120 'controller-0 stands by' same True condition HAReady status
+fi
+[ "$(active)" != controller-0 ] || fail 'controller-0 serves again'
 login scancel -u root
+until_true 60 'the job has ended, and its steps were heard' same CANCELLED job_state "$job"
+until_true 60 'its node is free' is_empty login squeue -h -t CG
 note 'two heads and a witness, one head, three again: nothing was lost, the job ran on'

@@ -311,6 +311,8 @@ void push_voters(Json& environment, const SlurmCluster& cluster, int own, const 
   if (voters(cluster) > cluster.controller.size) environment.push(env("FAIRLEAD_WITNESSES", some(cluster.controller.size, voters(cluster))));
   environment.push(env("FAIRLEAD_VOTER", std::to_string(own)));
   environment.push(env("FAIRLEAD_QUORUM_KEY", "/etc/fairlead/quorum/key"));
+  // A lone head that was never elected is known by this name of its own, and steps that began under it ask for nobody else.
+  if (own == 0 && voters(cluster) > 1) environment.push(env("FAIRLEAD_RELAY_PORT", std::to_string(cluster.controller.main.port)));
 }
 
 // Beside two heads: votes under the name that a third head would have, has no state and no work, and is on a third machine where there is one.

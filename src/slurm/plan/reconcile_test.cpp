@@ -331,6 +331,7 @@ TEST(SlurmReconcile, TwoHeadsHaveAWitness) {
   for (const char* pod : {"controller-0", "controller-1", "controller-2"}) {
     EXPECT_EQ(setting(world.snapshot.pods[pod], "FAIRLEAD_HEADS"), "controller-0.demo-controller-svc.lab.svc.cluster.local:6821,controller-1.demo-controller-svc.lab.svc.cluster.local:6821");
     EXPECT_EQ(setting(world.snapshot.pods[pod], "FAIRLEAD_WITNESSES"), "controller-2.demo-controller-svc.lab.svc.cluster.local:6821");
+    EXPECT_EQ(setting(world.snapshot.pods[pod], "FAIRLEAD_RELAY_PORT"), pod == std::string_view("controller-0") ? "6817" : "") << "the name that a lone head has is passed on from";
   }
   for (const Json& volume : witness["spec"]["volumes"].items()) EXPECT_EQ(volume["persistentVolumeClaim"], Json()) << "it has no state";
   world.all_ready();
@@ -374,6 +375,7 @@ TEST(SlurmReconcile, ElectedHeadsBecomeOne) {
   }
   world.ready("controller-0");
   EXPECT_EQ(setting(world.snapshot.pods["controller-0"], "FAIRLEAD_HEADS"), "controller-0.demo-controller-svc.lab.svc.cluster.local:6821");
+  EXPECT_EQ(setting(world.snapshot.pods["controller-0"], "FAIRLEAD_RELAY_PORT"), "") << "to nobody";
   world.serves(0, 2);
   world.settle();
   EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-0 serves (term 2), and there is no other"));
