@@ -42,7 +42,7 @@ kube::Access pool_keys_access() {
 
 kube::Access driver_access() {
   kube::Access out;
-  out.may({"get", "list", "create", "update", "delete"}, kVolumes).may({"get", "list", "create", "delete"}, kSnapshots).may({"get", "list", "create", "delete"}, kAttachments).may({"get", "list"}, kVolumePools).may({"get"}, resources::nodes);
+  out.may({"get", "list", "watch", "create", "update", "delete"}, kVolumes).may({"get", "list", "watch", "create", "delete"}, kSnapshots).may({"get", "list", "watch", "create", "delete"}, kAttachments).may({"get", "list"}, kVolumePools).may({"get"}, resources::nodes);
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/units.h"
 
@@ -19,6 +18,8 @@ namespace {
 Status invalid(std::string why) { return refuse(StatusCode::INVALID_ARGUMENT, std::move(why)); }
 Status busy(const std::string& id) { return refuse(StatusCode::ABORTED, fmt::format("another operation on {} is under way", id)); }
 
+constexpr auto kFirstPause = 2ms;           // between two looks, where no change is told; doubled
+constexpr auto kLongestPause = 100ms;       // and where changes are told, for a watch may be broken
 constexpr std::int64_t kLeastOfAny = 4096;  // of a source that need not be looked at any more
 
 bool is_there(const Json& volume) { return volume["status"]["phase"].string() == "Available" || volume["status"]["phase"].string() == "InUse"; }
@@ -82,12 +83,8 @@ std::vector<std::string> names_of(std::vector<Json>& objects) {
 
 }  // namespace
 
-ControllerService::ControllerService(kube::KubeApi& api, const Clock& clock, ControllerOptions options) : api_(api), clock_(clock), options_(std::move(options)) {}
-
-void ControllerService::pause(std::chrono::milliseconds time) const {
-  if (options_.sleep) options_.sleep(time);
-  else std::this_thread::sleep_for(time);
-}
+ControllerService::ControllerService(kube::KubeApi& api, const Clock& clock, ControllerOptions options)
+    : api_(api), clock_(clock), options_(std::move(options)), changes_(api, {api::kVolumes, api::kAttachments, api::kSnapshots}) {}
 
 Status ControllerService::find(const kube::Resource& resource, const std::string& id, Json& out) {
   const char* const what = resource.kind == "Snapshot" ? "snapshot" : "volume";
@@ -101,8 +98,9 @@ Status ControllerService::find(const kube::Resource& resource, const std::string
 }
 
 Status ControllerService::await(const kube::Resource& resource, const std::string& name, const std::function<bool(const Json&)>& done, bool made, Json& out) {
+  auto waiter = changes_.waiter(resource, {"", name});
   const auto deadline = clock_.monotonic() + options_.patience;
-  for (auto wait = 2ms;; wait = std::min(wait * 2, 100ms)) {
+  for (std::chrono::milliseconds pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     auto got = api_.get(resource, {"", name});
     if (!got) return got.error().code == Code::NotFound ? refuse(StatusCode::ABORTED, fmt::format("{} {} was deleted meanwhile", resource.kind, name)) : status_of(got.error());
     out = std::move(*got);
@@ -120,14 +118,15 @@ Status ControllerService::await(const kube::Resource& resource, const std::strin
       if (pool && (!heard || clock_.now() - *heard > api::kPoolSilence)) return refuse(StatusCode::UNAVAILABLE, fmt::format("pool {} is silent{}: {} {} waits for it", out["spec"]["pool"].string(), heard ? " since " + print_time(*heard) : "", resource.kind, name));
       return refuse(StatusCode::ABORTED, fmt::format("{} {} is {} still; it goes on", resource.kind, name, phase.empty() ? "waiting" : phase));
     }
-    pause(wait);
+    waiter.wait(changes_.synced() ? kLongestPause : pause);
   }
 }
 
 Status ControllerService::await_gone(const kube::Resource& resource, const std::string& name, const std::string& uid) {
+  auto waiter = changes_.waiter(resource, {"", name});
   const auto begun = clock_.monotonic(), deadline = begun + options_.patience;
-  bool told_before = false;
-  for (auto wait = 2ms;; wait = std::min(wait * 2, 100ms)) {
+  std::optional<bool> told_before;
+  for (std::chrono::milliseconds pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     const auto got = api_.get(resource, {"", name});
     if (!got && got.error().code == Code::NotFound) return Status::OK;
     if (!got) return status_of(got.error());
@@ -135,10 +134,10 @@ Status ControllerService::await_gone(const kube::Resource& resource, const std::
     const std::string& message = (*got)["status"]["message"].string();
     // What somebody uses will not go by waiting; all else that a detachment waits for may. What an earlier call was told may be past: the pool looks again each second.
     const bool used = (*got)["status"]["reason"].string() == "InUse";
-    if (wait == 2ms) told_before = used;
-    if (used && (!told_before || clock_.monotonic() - begun > 2s)) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("{} {}: {}", resource.kind, name, message));
+    if (!told_before) told_before = used;
+    if (used && (!*told_before || clock_.monotonic() - begun > 2s)) return refuse(StatusCode::FAILED_PRECONDITION, fmt::format("{} {}: {}", resource.kind, name, message));
     if (clock_.monotonic() > deadline) return refuse(StatusCode::ABORTED, fmt::format("{} {} is being deleted still{}{}", resource.kind, name, message.empty() ? "" : ": ", message));
-    pause(wait);
+    waiter.wait(changes_.synced() ? kLongestPause : pause);
   }
 }
 

@@ -9,13 +9,13 @@
 #include "csi/busy.h"
 #include "csi/csi.grpc.pb.h"
 #include "csi/requests.h"
+#include "kube/change_notifier.h"
 #include "kube/kube_api.h"
 
 namespace fairlead::csi {
 
 struct ControllerOptions {
-  std::chrono::nanoseconds patience{std::chrono::seconds(10)};            // that a call waits for the pool
-  std::function<void(std::chrono::milliseconds)> sleep;                   // none: the thread sleeps
+  std::chrono::nanoseconds patience{std::chrono::seconds(10)};  // that a call waits for the pool
   int most_volumes_per_node = 128;
 };
 
@@ -43,18 +43,18 @@ class ControllerService final : public wire::Controller::Service {
 
  private:
   struct Wanted;
-  // Until `done` says so. ABORTED: not in time. What failed: RESOURCE_EXHAUSTED, FAILED_PRECONDITION; `made`: it is this call's, and is taken away.
+  // Until `done` says so, looked at when it is told to have changed. ABORTED: not in time. What failed: RESOURCE_EXHAUSTED, FAILED_PRECONDITION; `made`: it is this call's, and is taken away.
   Status await(const kube::Resource& resource, const std::string& name, const std::function<bool(const kube::Json&)>& done, bool made, kube::Json& out);
   Status await_gone(const kube::Resource& resource, const std::string& name, const std::string& uid);
   Status find(const kube::Resource& resource, const std::string& id, kube::Json& out);  // NOT_FOUND
   Status change(const std::string& id, const std::function<Status(kube::Json&)>& edit, kube::Json& out);
   Result<std::vector<kube::Json>> attachments_of(const std::string& volume);
-  void pause(std::chrono::milliseconds time) const;
 
   kube::KubeApi& api_;
   const Clock& clock_;
   const ControllerOptions options_;
   Busy busy_;
+  kube::ChangeNotifier changes_;
 };
 
 }  // namespace fairlead::csi
