@@ -3,6 +3,7 @@
 # From nothing to a training job on a Slurm cluster, with one command. May be run again at any time: what is done already is not done twice.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+locale=${LC_ALL-} # of the compilers: a compiler cache keeps what they made in one language apart from another
 export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 usage() {
@@ -204,7 +205,7 @@ free_mb=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
 jobs=$((free_mb / 1500)) && ((jobs >= 1)) || jobs=1
 ((jobs <= $(nproc))) || jobs=$(nproc)
 # The build tool itself is our child and hears of an end; a cmake in between would not tell it.
-NINJA_STATUS='[%f/%t] ' ninja -C "$build" -j "$jobs" "${programs[@]}" > "$work/build.log" 2>&1 &
+env -u LC_ALL ${locale:+"LC_ALL=$locale"} NINJA_STATUS='[%f/%t] ' ninja -C "$build" -j "$jobs" "${programs[@]}" > "$work/build.log" 2>&1 &
 child=$! told=0
 while kill -0 "$child" 2> /dev/null; do
   line=$(grep -aoE '^\[[0-9]+/[0-9]+\]' "$work/build.log" 2> /dev/null | tail -n 1) || true

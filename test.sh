@@ -9,7 +9,8 @@ usage() {
 usage: sudo ./test.sh [--full] [--unit] [--kubernetes | --no-kubernetes] [--no-sanitizers] [-R REGEX]
   (nothing)         set-up, release build, each header and library alone, unit tests, those of a quarter of the folders under sanitizers too, integration and end-to-end tests, each
                     scenario on one engine or both: a real Kubernetes is built from Go modules once, which takes a quarter of an hour, and left out where there is no Go.
-                    What is left to chance follows from the commit, or from FAIRLEAD_SAMPLE=SEED
+                    What is left to chance follows from the commit, or from FAIRLEAD_SAMPLE=SEED. With FAIRLEAD_MINUTES=N what is compiled last (sanitizers, headers alone) is begun in the
+                    first half of so many minutes, or left out: a machine that has compiled nothing before takes an hour for the rest
   --full            all of it whole, and longer matrices (ten times the crash points, more seeds, every version of the clients), clang-tidy, five seconds of each fuzz target
   --unit            unit tests only
   --kubernetes      only what runs on a real Kubernetes: the scenarios of both engines, the clients, the charts, the corpus
@@ -166,11 +167,13 @@ fi
 # over, since scripts mostly wait, and who needs it waits for it. Scripts and unit tests run three at a time: `machine` is what they ask for.
 rm -rf build/ctest build/release/first-runs
 mkdir build/ctest
-plan=build/ctest/CTestTestfile.cmake cost=9000
+plan=build/ctest/CTestTestfile.cmake cost=9000 latest=0
+[ -z "${FAIRLEAD_MINUTES:-}" ] || latest=$(($(date +%s) - (SECONDS - began) + FAIRLEAD_MINUTES * 30))
 build_as_test() { # NAME COMMAND...
-  local name=build.$1 rank='chrt --idle 0'
-  case $1 in peers | unit) rank='nice -n 5' ;; esac # much waits for them
+  local name=build.$1 rank='chrt --idle 0' until=$latest mark=$PWD/build/$1/left-out
+  case $1 in peers | unit) rank='nice -n 5' until=0 ;; esac # much waits for them
   shift
+  set -- bash "$PWD/tests/in_time.sh" begin "$until" "$mark" "$@"
   printf 'add_test([=[%s]=] %s%s)\n' "$name" "$rank" "$(printf ' [=[%s]=]' "$@")" >> "$plan"
   printf 'set_tests_properties([=[%s]=] PROPERTIES FIXTURES_SETUP %s RESOURCE_LOCK builder SKIP_RETURN_CODE 77 TIMEOUT 4800 WORKING_DIRECTORY [=[%s]=] COST %s)\n' \
     "$name" "$name" "$PWD" "$cost" >> "$plan"

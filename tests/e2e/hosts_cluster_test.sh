@@ -42,6 +42,8 @@ victim=$(f get instances -o json | python3 -c 'import json, sys; print(next(i["m
 machine=$(field instance "$victim" status.node)
 boot=$(field node "$machine" status.nodeInfo.bootID)
 job=$(slurm sbatch --parsable -p train -w cpu-1 -o /dev/null -D /tmp --wrap 'sleep 8')
+runs() { [ "$(slurm scontrol show job "$job" | sed -nE 's/.*JobState=([A-Z]+).*/\1/p')" = RUNNING ]; }
+wait_until 60 'its job runs' runs # one that waits is kept waiting by the reboot, and runs after it
 cat > "$work/instance.yaml" << YAML
 apiVersion: fairlead.dev/v1alpha1
 kind: Instance

@@ -253,9 +253,9 @@ TEXT
 # The API server's own record: what the controllers and nodes asked for beyond their rights, and whether a Secret's data was written down.
 audit() {
   python3 - "$work/peer/log/audit.jsonl" "$work/uninstall-began" << 'PYTHON' || fail 'the audit log tells of requests beyond what was granted'
-import collections, json, sys
+import collections, json, os, sys
 asked, refused = collections.Counter(), {}
-ended = open(sys.argv[2]).read().strip()
+ended = open(sys.argv[2]).read().strip() if os.path.exists(sys.argv[2]) else "9"  # some scenarios by name: without the one that uninstalls
 for line in open(sys.argv[1]):
     event = json.loads(line)
     user = event["user"].get("username", "")  # none: the credentials themselves were refused

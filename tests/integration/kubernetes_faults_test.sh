@@ -144,7 +144,7 @@ token() { # N: of the service account, good while the Secret badge-N is there
 token 0 > "$work/account/token"
 "$peers/cluster.sh" node "$peer" proxy 127.0.0.1 > /dev/null
 url=$(< "$peer/run/address")
-python3 -u "$peers/proxy.py" "${url##*:}" "$peer/pki/ca.crt" "$peer/nodes/proxy.crt" "$peer/nodes/proxy.key" > "$work/ports" 2> "$work/proxy.log" &
+python3 "$peers/proxy.py" "${url##*:}" "$peer/pki/ca.crt" "$peer/nodes/proxy.crt" "$peer/nodes/proxy.key" > "$work/ports" 2> "$work/proxy.log" &
 proxy=$!
 wait_until 10 'the proxy listens' test -s "$work/ports"
 read -r proxy_port control_port < "$work/ports"

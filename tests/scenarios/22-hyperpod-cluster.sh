@@ -108,8 +108,14 @@ until_true 90 'and is in service again' same gpu-2 on srun --immediate=5 -p trai
 until_true 30 'it is told by whom it was asked' says 'reason "action: reboot" in Slurm' k get instance "$node" -o 'jsonpath={.spec.reboot.by}'
 note 'Action:Reboot as reason of a node in Slurm reboots its machine'
 
+# A job that runs there is waited for, so what is told meanwhile is seen however slow this machine is.
+job=$(on sbatch --parsable -p train -w gpu-2 --output /dev/null --wrap 'sleep 600')
+until_true 60 'a job runs there' same RUNNING on squeue --noheader --jobs "$job" --format %T
 sm start-cluster-health-check --cluster-name ml --deep-health-check-configurations "[{\"InstanceGroupName\": \"gpu\", \"InstanceIds\": [\"$node\"], \"DeepHealthChecks\": [\"InstanceStress\"]}]" > /dev/null
 until_true 60 'it is checked' same DeepHealthCheckInProgress sm describe-cluster-node --cluster-name ml --node-id "$node" --query NodeDetails.InstanceStatus.Status --output text
+same Emptying k get instance "$node" -o 'jsonpath={.status.healthCheck.stage}' || fail 'it does not wait for the job'
+same RUNNING on squeue --noheader --jobs "$job" --format %T || fail 'the job does not go on'
+on scancel "$job"
 until_true 150 'it has passed' same Passed k get instance "$node" -o 'jsonpath={.status.healthCheck.stage}'
 until_true 90 'and runs again' running 4
 says 'all the same' k get instance "$node" -o 'jsonpath={.status.healthCheck.message}' || fail 'it does not tell what was tried'
