@@ -64,7 +64,7 @@ int serve(const Flags& flags) {
     auto made = kube::RestApi::make(config->rest);
     if (!made) return refuse(made.error().message);
     api = std::move(*made);
-    controller = std::make_unique<csi::ControllerService>(*api, clock, csi::ControllerOptions{.sleep = {}, .most_volumes_per_node = flags.most_volumes});
+    controller = std::make_unique<csi::ControllerService>(*api, clock, csi::ControllerOptions{.most_volumes_per_node = flags.most_volumes});
   }
   std::unique_ptr<csi::NodeService> node;
   std::vector<std::string> pools = flags.pools;

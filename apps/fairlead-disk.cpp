@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,6 +34,8 @@ int main(int argc, char** argv) {
   serve->add_option("--throughput", flags.limits.bytes_per_second, "bytes a second; 0: no limit")->check(CLI::NonNegativeNumber);
   serve->add_option("--begins", flags.begins, "byte of the file at which the data begins")->check(CLI::NonNegativeNumber);
   serve->add_flag("--key-stdin", flags.encrypted, "the data is encrypted (AES-256-XTS, sectors of 4096 bytes); the 64 bytes of the key come by stdin");
+  using Shows = disk::EngineFlags::Shows;
+  serve->add_option("--as", flags.shows, "what it shows: file, ublk (a block device of the kernel's, which status tells) or auto (ublk where the kernel has what is needed)")->transform(CLI::CheckedTransformer(std::map<std::string, Shows>{{"file", Shows::File}, {"ublk", Shows::Ublk}, {"auto", Shows::UblkIfItCan}}));
   serve->add_flag("--foreground", flags.foreground, "stay");
   CLI11_PARSE(app, argc, argv);
   start_logging("fairlead-disk", "info");

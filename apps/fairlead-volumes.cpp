@@ -59,7 +59,7 @@ std::uint64_t random_seed() {
 struct Flags {
   volumes::PoolPlace place{.folder = {}, .image = {}};
   volumes::CephPlace ceph{.program = {}, .conf = {}, .user = "fairlead", .pool = {}, .space = "fairlead", .host = {}};
-  std::string engine, name, pool, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0", socket = "/run/fairlead-volumes/engines.sock";
+  std::string engine, name, pool, size, nodes, kubeconfig, context, metrics = "127.0.0.1:0", socket = "/run/fairlead-volumes/engines.sock", shows = "auto";
   int host_silence = static_cast<int>(api::kHostSilence.count());  // seconds
   bool yes = false;
 };
@@ -78,6 +78,10 @@ Result<void> resolve(Flags& flags) {
     if (!size || size->value() <= 0) return fail(Code::Invalid, fmt::format("--size {}: a quantity is expected, such as 50Gi", flags.size));
     flags.place.size = size->value();
   }
+  return {};
+}
+// What the pool, or this machine, is called: of what serves alone, as a machine may have a name that no pool can have.
+Result<void> resolve_name(Flags& flags) {
   if (flags.name.empty()) {
     flags.name = environment("NODE_NAME");
     utsname host{};
@@ -103,7 +107,7 @@ Result<std::string> engine_of(const Flags& flags, const char* name) {
 }
 Result<Opened> open_files(const Flags& flags, volumes::Keyring& keyring) {
   if (auto done = volumes::prepare_place(flags.place); !done) return std::unexpected(std::move(done.error()));
-  auto files = volumes::open_file_pool(flags.place.folder, engine_of(flags, "fairlead-disk").value_or(""), &keyring);
+  auto files = volumes::open_file_pool(flags.place.folder, engine_of(flags, "fairlead-disk").value_or(""), &keyring, flags.shows);
   if (!files) return std::unexpected(std::move(files.error()));
   auto journal = volumes::open_journal_file(flags.place.folder + "/journal");
   if (!journal) return std::unexpected(std::move(journal.error()));
@@ -151,6 +155,7 @@ Result<std::shared_ptr<kube::RestApi>> open_api(const Flags& flags) {
 int serve(Flags flags) {
   const sigset_t signals = block_signals();
   if (auto done = resolve(flags); !done) return refuse(done.error().message, 2);
+  if (auto done = resolve_name(flags); !done) return refuse(done.error().message, 2);
   const auto metrics = metrics_of(flags);
   if (!metrics) return refuse(metrics.error().message, 2);
   if (::geteuid() != 0) return refuse("must be run as root: it makes loop devices");
@@ -208,6 +213,7 @@ int host(Flags flags) {
   if (flags.ceph.pool.empty() || flags.pool.empty()) return refuse("say --ceph-pool POOL, and --pool NAME: the VolumePool that its daemon serves (fairlead volume pools)", 2);
   if (flags.place.folder.empty()) flags.place.folder = "/var/lib/fairlead-volumes/host";
   if (auto done = resolve(flags); !done) return refuse(done.error().message, 2);
+  if (auto done = resolve_name(flags); !done) return refuse(done.error().message, 2);
   if (!api::is_volume_name(flags.pool)) return refuse(fmt::format("--pool {}: the name of a VolumePool is expected", flags.pool), 2);
   const auto metrics = metrics_of(flags);
   if (!metrics) return refuse(metrics.error().message, 2);
@@ -323,6 +329,7 @@ int main(int argc, char** argv) {
   run->add_option("--host-silence", flags.host_silence, "seconds without a word after which a further machine counts as silent; each tells every 10")->capture_default_str()->check(CLI::Range(12, 3600));
   host->add_option("--engine", flags.engine, "fairlead-rbd by another path (default: beside this program)");
   run->add_option("--engine", flags.engine, "program that serves volumes of class local-managed, or unix://SOCKET of `fairlead-volumes engines`, or off: none is made here (default: fairlead-disk beside this program); of a pool in Ceph: fairlead-rbd");
+  run->add_option("--engine-shows", flags.shows, "what engines that are started show their volumes by: auto (a block device of ublk where the kernel has what that needs, else as file) or file (a loop device on a file of FUSE); not of a pool in Ceph")->capture_default_str()->check(CLI::IsMember({"auto", "file"}));
   for (CLI::App* one : {run, take_over, host}) {
     one->add_option("--ceph-pool", flags.ceph.pool, "pool of Ceph in which the volumes lie, with class distributed");
     one->add_option("--ceph-conf", flags.ceph.conf, "ceph.conf, which names the monitors and the user's keyring (default: as Ceph's programs look for it)");

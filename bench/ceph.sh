@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures volumes in a Ceph pool beside librbd itself (fio's engine rbd), on the same Ceph of one monitor and one OSD in the same run, in turns; the median of ROUNDS of each. And how long a volume, a snapshot, a copy and an attachment take, and what memory they need (share: what is shared, by how many share it).
+# Measures volumes in a Ceph pool beside librbd itself (fio's engine rbd), on the same Ceph of one monitor and one OSD in the same run, in turns; medians of ROUNDS, of ratios those of each round's own. And how long a volume, a snapshot, a copy and an attachment take, and what memory they need (share: what is shared, by how many share it).
 # usage: ceph.sh BUILD_DIR [ROUNDS] [SECONDS]   (as root; needs fio with rbd, the packages of tests/ceph_lib.sh, and 16 GiB free in /var/tmp; what is mounted goes with it)
 set -euo pipefail
 build=$(realpath "${1:?usage: ceph.sh BUILD_DIR [ROUNDS] [SECONDS]}") rounds=${2:-5} seconds=${3:-4}
@@ -107,7 +107,10 @@ import statistics, sys
 rw, bs, depth, *runs = sys.argv[1:]
 all = [[int(x) for x in s.split()] for s in runs]
 plain, ours, sealed = (statistics.median(one) for one in all)
-print(f'{{"bench":"ceph_io","rw":"{rw}","bs":"{bs}","depth":{depth},"librbd_iops":{plain},"volume_iops":{ours},"ratio":{ours / plain:.2f},"encrypted_iops":{sealed},"encrypted_ratio":{sealed / plain:.2f},"runs":{all}}}')
+# Of each round by itself, whose runs follow one another: from the first round to the last librbd itself falls by half, as the store behind it fills.
+rounds = [[round(one / before, 2) for before, one in zip(all[0], of)] for of in all[1:]]
+ratio, sealed_ratio = (statistics.median(one) for one in rounds)
+print(f'{{"bench":"ceph_io","rw":"{rw}","bs":"{bs}","depth":{depth},"librbd_iops":{plain},"volume_iops":{ours},"ratio":{ratio:.2f},"encrypted_iops":{sealed},"encrypted_ratio":{sealed_ratio:.2f},"ratios":{rounds},"runs":{all}}}')
 PY
 done << 'LIST'
 randrw 4k 16
@@ -121,6 +124,12 @@ for target in device sealed; do
   fio --name=verify "${words[@]}" --rw=randwrite --bsrange=4k-256k --iodepth=16 --size=2g --verify=crc32c --verify_fatal=1 --verify_state_save=0 --minimal > "$work/verify.log" 2>&1 || { cat "$work/verify.log" >&2; exit 1; }
   echo "{\"bench\":\"ceph_io\",\"what\":\"2 GiB written at random and read again by crc32c\",\"volume\":\"$target\",\"wrong\":0}"
 done
-resident 'engine, loaded' "$(engine_pid io)"
+# Memory as soon as the load has ended; and once an engine has given back what it left.
+for target in io sealed; do
+  fio --name=load --ioengine=libaio --direct=1 "--filename=$(device_of $target)" --rw=write --bs=1M --iodepth=4 --size=2g --minimal > /dev/null
+  resident "engine, loaded, $target" "$(engine_pid $target)"
+done
+sleep 15
+for target in io sealed; do resident "engine, at rest again, $target" "$(engine_pid $target)"; done
 resident daemon "$daemon"
 resident store "$(pgrep -P "$daemon")"

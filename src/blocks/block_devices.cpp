@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/process.h"
+#include "blocks/ublk.h"
 
 namespace fairlead::blocks {
 namespace {
@@ -122,6 +123,33 @@ bool is_half_formatted(const Device& device) {
   return fd && size && ::pread(fd.get(), text.data(), text.size(), *size - static_cast<std::int64_t>(probed)) == static_cast<ssize_t>(text.size()) && text == format_mark();
 }
 
+Result<Device> read_device(const std::string& name) {
+  const std::string folder = "/sys/block/" + name;
+  const auto text = read_file(folder + "/dev", 64_KiB), ro = read_file(folder + "/ro", 64_KiB);
+  const auto numbers = text ? parse_numbers(trim(*text)) : Result<std::pair<std::uint32_t, std::uint32_t>>(std::unexpected(text.error()));
+  if (!numbers) return pass(numbers.error(), "look at " + folder);
+  return Device{.path = "/dev/" + name, .major = numbers->first, .minor = numbers->second, .read_only = ro && trim(*ro) == "1"};
+}
+
+// What engines show themselves: found by name, and believed by the mark that the kernel keeps.
+Result<void> add_ublk_of(const std::string& volume, std::vector<Device>& out) {
+  const auto links = ublk_links();
+  if (!links) return std::unexpected(links.error());
+  for (const std::string& name : *links) {
+    if (!is_served(name, volume)) continue;
+    const auto control = Ublk::open();
+    const auto all = control ? (*control)->devices() : Result<std::vector<UblkDevice>>(std::unexpected(control.error()));
+    if (!all) return pass(all.error(), "see which device shows " + name);
+    for (const UblkDevice& one : *all) {
+      if (one.mark != ublk_mark(name) || !exists("/sys/block/" + one.name())) continue;
+      auto device = read_device(one.name());
+      if (!device) return std::unexpected(std::move(device.error()));
+      out.push_back(std::move(*device));
+    }
+  }
+  return {};
+}
+
 // In the order in which the kernel lists them.
 Result<std::vector<Device>> devices_of(const std::string& volume) {
   const auto names = list_dir("/sys/block");
@@ -139,17 +167,25 @@ Result<std::vector<Device>> devices_of(const std::string& volume) {
     // Its file, or what its engine serves.
     const std::string file(trim(*backing)), base = file.substr(file.rfind('/') + 1);
     if (!is_served(base, volume) && (base != volume + ".volume" || !is_of_pool("/dev/" + name, volume))) continue;
-    const auto text = read_file(folder + "/dev", 64_KiB), ro = read_file(folder + "/ro", 64_KiB);
-    const auto numbers = text ? parse_numbers(trim(*text)) : Result<std::pair<std::uint32_t, std::uint32_t>>(std::unexpected(text.error()));
-    if (!numbers) return pass(numbers.error(), "look at " + folder);
-    out.push_back({.path = "/dev/" + name, .major = numbers->first, .minor = numbers->second, .read_only = ro && trim(*ro) == "1"});
+    auto device = read_device(name);
+    if (!device) return std::unexpected(std::move(device.error()));
+    out.push_back(std::move(*device));
   }
+  if (auto added = add_ublk_of(volume, out); !added) return std::unexpected(std::move(added.error()));
   return out;
 }
 
 }  // namespace
 
 Result<Device> device_of(const std::string& volume) { return device_of(volume, "", nullptr); }
+
+std::string device_path(std::uint32_t major, std::uint32_t minor) {
+  char target[4096];
+  const ssize_t size = ::readlink(fmt::format("/sys/dev/block/{}:{}", major, minor).c_str(), target, sizeof target);
+  if (size <= 0) return "";
+  const std::string_view path(target, static_cast<std::size_t>(size));
+  return fmt::format("/dev/{}", path.substr(path.rfind('/') + 1));
+}
 
 Result<Device> device_of(const std::string& volume, const std::string& told, const MountEntry* mounted) {
   const auto all = devices_of(volume);

@@ -19,6 +19,7 @@ struct Device {
   bool read_only = false;
   friend bool operator==(const Device&, const Device&) = default;
 };
+std::string device_path(std::uint32_t major, std::uint32_t minor);  // "/dev/loop3"; empty: there is none now
 // The one device of this machine that shows the volume, by the name of the file behind it (ID.volume, or ID.POOLID.disk of an engine, ID.GENERATION.POOLID.disk on a further machine of a pool). NotFound: none does. Conflict: several do.
 Result<Device> device_of(const std::string& volume);
 // Devices of one machine that bear the volume's name may be of several sites, each with a volume called so. Which is meant: the one that is mounted there already, else `told`, where the pool's daemon said that it shows it ("/dev/loop3"; it may be a word of before the last boot), else the only one.

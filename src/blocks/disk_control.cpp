@@ -68,7 +68,8 @@ std::string print(const DiskRequest& request) {
 }
 
 std::string print(const DiskStatus& s) {
-  return fmt::format("ok pid={} size={} iops={} throughput={} reads={} writes={} read={} written={} waited={} failed={}\n", s.pid, s.size, s.limits.iops, s.limits.bytes_per_second, s.reads, s.writes, s.read_bytes, s.written_bytes, s.waited_ns, s.failed ? 1 : 0);
+  return fmt::format("ok pid={} size={} iops={} throughput={} reads={} writes={} read={} written={} waited={}{} failed={}\n", s.pid, s.size, s.limits.iops, s.limits.bytes_per_second, s.reads, s.writes, s.read_bytes, s.written_bytes, s.waited_ns,
+                     s.ublk >= 0 ? fmt::format(" ublk={}", s.ublk) : "", s.failed ? 1 : 0);
 }
 
 std::string print_disk_error(const Error& error) {
@@ -89,7 +90,7 @@ Result<DiskStatus> read_disk_answer(std::string_view text) {
   if (!numbers) return fail(Code::Internal, "the volume's engine answers what is not understood: " + numbers.error().message);
   const auto of = [&](const char* name) { return numbers->contains(name) ? numbers->at(name) : 0; };
   if (!numbers->contains("size")) return fail(Code::Internal, "the volume's engine does not say its size");
-  return DiskStatus{.pid = of("pid"), .size = of("size"), .limits = {.iops = of("iops"), .bytes_per_second = of("throughput")}, .reads = of("reads"), .writes = of("writes"), .read_bytes = of("read"), .written_bytes = of("written"), .waited_ns = of("waited"), .failed = of("failed") != 0};
+  return DiskStatus{.pid = of("pid"), .size = of("size"), .limits = {.iops = of("iops"), .bytes_per_second = of("throughput")}, .reads = of("reads"), .writes = of("writes"), .read_bytes = of("read"), .written_bytes = of("written"), .waited_ns = of("waited"), .ublk = numbers->contains("ublk") ? of("ublk") : -1, .failed = of("failed") != 0};
 }
 
 Result<DiskStatus> ask_disk(const std::string& socket, const DiskRequest& request, std::chrono::milliseconds limit) {

@@ -19,7 +19,8 @@ struct DiskStatus {
   std::int64_t pid = 0, size = 0;               // bytes: as it shows it
   DiskLimits limits;
   std::int64_t reads = 0, writes = 0, read_bytes = 0, written_bytes = 0, waited_ns = 0;  // since it began; waited: for the limits, in sum
-  bool failed = false;                          // syncing failed: it takes no more, and has to be attached anew
+  std::int64_t ublk = -1;                       // it shows the volume as /dev/ublkbN itself; -1: as a file
+  bool failed = false;                          // syncing failed, or its device was taken away: it takes no more, and has to be attached anew
   friend bool operator==(const DiskStatus&, const DiskStatus&) = default;
 };
 

@@ -22,6 +22,9 @@ TEST(DiskControl, AnswersAreStatusesOrErrors) {
   const auto read = read_disk_answer(print(status));
   ASSERT_TRUE(read);
   EXPECT_EQ(*read, status);
+  DiskStatus by_ublk = status;
+  by_ublk.ublk = 3;
+  EXPECT_EQ(read_disk_answer(print(by_ublk)).value(), by_ublk);
   const auto error = read_disk_answer(print_disk_error({Code::Conflict, "it is\nopen"}));
   EXPECT_EQ(error.error().code, Code::Conflict);
   EXPECT_EQ(error.error().message, "it is open");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which engine on a further machine may take a volume's image, and its end (Store::allow and what follows; docs/design/077-volumes-on-other-machines.md).
 #include <fmt/format.h>
+#include <rbd/librbd.hpp>
 
 #include <cerrno>
 
@@ -55,7 +56,7 @@ Result<void> Store::shut_out(const std::string& id, std::int64_t generation, Use
   // For a year: whether it is dead is not known.
   if (auto done = cluster_->shut_out(engine->address, Cluster::State::MayBeAway); !done) return done;
   if (*owner && **owner == engine->address)
-    if (const int error = rbd_lock_break(image->get(), RBD_LOCK_MODE_EXCLUSIVE, engine->address.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "take the lock of an image from an engine that is shut out");
+    if (const int error = image->get().lock_break(RBD_LOCK_MODE_EXCLUSIVE, engine->address); error < 0 && error != -ENOENT) return fail_ceph(error, "take the lock of an image from an engine that is shut out");
   if (auto done = break_use(*cluster_, *image, engine->address); !done) return done;
   return cluster_->forget(note, host_);
 }

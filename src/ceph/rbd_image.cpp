@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <rbd/librbd.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <list>
 #include <set>
 #include <vector>
 
@@ -22,25 +24,16 @@ namespace {
 
 constexpr const char* key = "fairlead.volume";
 
-struct Watcher {
-  std::string address;
-  std::uint64_t client, cookie;
-};
-Result<std::vector<Watcher>> watchers_of(rbd_image_t image) {
-  std::vector<rbd_image_watcher_t> room(64);
-  std::size_t count = room.size();
-  int error = 0;
-  while ((error = rbd_watchers_list(image, room.data(), &count)) == -ERANGE) room.resize(count = std::max(count, 2 * room.size()));
-  if (error < 0) return fail_ceph(error, "ask who watches an image");
-  std::vector<Watcher> out;
-  for (std::size_t i = 0; i < count; ++i) out.push_back({.address = room[i].addr, .client = static_cast<std::uint64_t>(room[i].id), .cookie = room[i].cookie});
-  rbd_watchers_list_cleanup(room.data(), count);
+using Watcher = librbd::image_watcher_t;
+Result<std::list<Watcher>> watchers_of(librbd::Image& image) {
+  std::list<Watcher> out;
+  if (const int error = image.list_watchers(out); error < 0) return fail_ceph(error, "ask who watches an image");
   return out;
 }
 
 Result<void> break_lock(Cluster& cluster, const OpenImage& image, const Engine& dead) {
   if (auto done = cluster.shut_out(dead.address, Cluster::State::Dead); !done) return done;
-  const int error = rbd_lock_break(image.get(), RBD_LOCK_MODE_EXCLUSIVE, dead.address.c_str());
+  const int error = image.get().lock_break(RBD_LOCK_MODE_EXCLUSIVE, dead.address);
   return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "take the lock of an image from an engine that is dead")) : Result<void>();
 }
 
@@ -76,57 +69,64 @@ std::string allowance_of(const std::string& id) { return "may." + id; }
 
 std::string engine_lock(const std::string& pool_id, const std::string& id) { return fmt::format("/run/fairlead-volumes/{}/{}.lock", pool_id.substr(0, 8), id); }
 
-Result<OpenImage> OpenImage::open(const Cluster& cluster, const std::string& name, bool read_only) {
-  rbd_image_t image = nullptr;
-  const int error = read_only ? rbd_open_read_only(cluster.io(), name.c_str(), &image, nullptr) : rbd_open(cluster.io(), name.c_str(), &image, nullptr);
-  if (error < 0) return fail_ceph(error, "open the image " + name);
-  return OpenImage(image);
+librados::IoCtx io_of(const Cluster& cluster) {
+  librados::IoCtx out;
+  librados::IoCtx::from_rados_ioctx_t(cluster.io(), out);
+  return out;
 }
-OpenImage::~OpenImage() {
-  if (image_ != nullptr) rbd_close(image_);
+
+OpenImage::OpenImage(std::unique_ptr<librbd::Image> image) : image_(std::move(image)) {}
+OpenImage::OpenImage(OpenImage&&) noexcept = default;
+OpenImage::~OpenImage() = default;
+Result<OpenImage> OpenImage::open(const Cluster& cluster, const std::string& name, bool read_only) {
+  librados::IoCtx io = io_of(cluster);
+  auto image = std::make_unique<librbd::Image>();
+  librbd::RBD rbd;
+  const int error = read_only ? rbd.open_read_only(io, *image, name.c_str(), nullptr) : rbd.open(io, *image, name.c_str());
+  if (error < 0) return fail_ceph(error, "open the image " + name);
+  return OpenImage(std::move(image));
 }
 Result<std::int64_t> OpenImage::size() const {
   std::uint64_t out = 0;
-  if (const int error = rbd_get_size(image_, &out); error < 0) return fail_ceph(error, "ask for the size of an image");
+  if (const int error = image_->size(&out); error < 0) return fail_ceph(error, "ask for the size of an image");
   return static_cast<std::int64_t>(out);
 }
+Result<std::string> OpenImage::id() const {
+  std::string out;
+  if (const int error = image_->get_id(&out); error < 0) return fail_ceph(error, "ask for the id of an image");
+  return out;
+}
 Result<std::string> OpenImage::header() const {
-  char id[256];
-  if (const int error = rbd_get_id(image_, id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
-  return fmt::format("rbd_header.{}", id);
+  auto all = id();
+  return all ? Result<std::string>("rbd_header." + *all) : std::unexpected(std::move(all.error()));
 }
 Result<std::optional<Mark>> OpenImage::mark() const {
-  char text[512];
-  std::size_t size = sizeof text;
-  const int error = rbd_metadata_get(image_, key, text, &size);
-  if (error == -ENOENT || error == -ERANGE) return std::nullopt;
+  std::string text;
+  const int error = image_->metadata_get(key, &text);
+  if (error == -ENOENT) return std::nullopt;
   if (error < 0) return fail_ceph(error, "read the mark of an image");
-  return read_mark(std::string_view(text, ::strnlen(text, sizeof text)));
+  return read_mark(text);
 }
 Result<std::optional<std::string>> OpenImage::owner() const {
   rbd_lock_mode_t mode = RBD_LOCK_MODE_EXCLUSIVE;
-  char* owners[4] = {};
-  std::size_t count = 4;
-  const int error = rbd_lock_get_owners(image_, &mode, owners, &count);
+  std::list<std::string> owners;
+  const int error = image_->lock_get_owners(&mode, &owners);
   if (error == -ENOENT) return std::nullopt;
   if (error < 0) return fail_ceph(error, "ask who has the lock of an image");
-  std::optional<std::string> out;
-  if (count > 0) out = owners[0];
-  rbd_lock_get_owners_cleanup(owners, count);
-  return out;
+  return owners.empty() ? std::nullopt : std::optional(owners.front());
 }
 Result<bool> OpenImage::is_watched_by(const std::string& address) const {
-  const auto all = watchers_of(image_);
+  const auto all = watchers_of(*image_);
   if (!all) return std::unexpected(all.error());
-  return std::ranges::any_of(*all, [&](const Watcher& one) { return one.address == address; });
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return one.addr == address; });
 }
 Result<bool> OpenImage::is_watched_by_client(const std::string& client) const {
-  const auto all = watchers_of(image_);
+  const auto all = watchers_of(*image_);
   if (!all) return std::unexpected(all.error());
-  return std::ranges::any_of(*all, [&](const Watcher& one) { return fmt::format("client.{}", one.client) == client; });
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return fmt::format("client.{}", one.id) == client; });
 }
 Result<bool> OpenImage::is_watched(const Cluster& cluster) const {
-  const auto all = watchers_of(image_);
+  const auto all = watchers_of(*image_);
   if (!all) return std::unexpected(all.error());
   if (all->empty()) return false;
   const auto object = header();
@@ -149,7 +149,7 @@ Result<bool> OpenImage::is_watched(const Cluster& cluster) const {
   for (std::size_t i = 0; i < answers; ++i) known.emplace(answered[i].notifier_id, answered[i].cookie);
   for (std::size_t i = 0; i < silences; ++i) known.emplace(silent[i].notifier_id, silent[i].cookie);
   rados_free_notify_response(answered, answers, silent);
-  return std::ranges::any_of(*all, [&](const Watcher& one) { return known.contains({one.client, one.cookie}); });
+  return std::ranges::any_of(*all, [&](const Watcher& one) { return known.contains({static_cast<std::uint64_t>(one.id), one.cookie}); });
 }
 
 Result<void> free_of_dead(Cluster& cluster, const OpenImage& image, const std::string& pool_id, const std::string& host, const std::string& id) {
@@ -208,16 +208,16 @@ Result<void> take_image(Cluster& cluster, const OpenImage& image, const std::str
       if (!*lives && use == Use::Writes) break;
       if (!*lives) {
         if (auto done = cluster.shut_out(**owner, Cluster::State::MayBeAway); !done) return done;
-        if (const int error = rbd_lock_break(image.get(), RBD_LOCK_MODE_EXCLUSIVE, (*owner)->c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "take the lock of an image from who is gone");
+        if (const int error = image.get().lock_break(RBD_LOCK_MODE_EXCLUSIVE, **owner); error < 0 && error != -ENOENT) return fail_ceph(error, "take the lock of an image from who is gone");
         break;
       }
       if (tries == 10) return fail(Code::Conflict, fmt::format("the image of {} is used by {}, which is none of this pool's engines (rbd status, rbd lock ls): it has to let go first", id, **owner));
       ::usleep(200'000);
     }
     if (use == Use::Reads) return {};
-    if (const int error = rbd_lock_acquire(image.get(), RBD_LOCK_MODE_EXCLUSIVE); error < 0) return fail_ceph(error, "take the image of " + id + " alone");
-    int owns = 0;
-    if (const int error = rbd_is_exclusive_lock_owner(image.get(), &owns); error < 0 || owns == 0) return fail(Code::Conflict, "the image of " + id + " is not to be had alone");
+    if (const int error = image.get().lock_acquire(RBD_LOCK_MODE_EXCLUSIVE); error < 0) return fail_ceph(error, "take the image of " + id + " alone");
+    bool owns = false;
+    if (const int error = image.get().is_exclusive_lock_owner(&owns); error < 0 || !owns) return fail(Code::Conflict, "the image of " + id + " is not to be had alone");
     return {};
   }();
   if (!alone) let_go_of_use(cluster, image, generation);

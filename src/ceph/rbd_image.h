@@ -2,16 +2,22 @@
 // Images of volumes and snapshots: what is noted at them, and who has them. Sources: librbd.h of Ceph 16.2; docs.ceph.com: "RBD exclusive locks", "Snapshots" (clone v2).
 // An image's key `fairlead.volume` says "ID volume|snapshot plain|luks DEPTH": whose it is, once it is whole, and how many copies of copies lie below it. One key: it is set at once, or not.
 #pragma once
-#include <rbd/librbd.h>
+#include <rados/librados_fwd.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ceph/cluster.h"
+
+// As rbd/librbd.hpp has it, which names a namespace `ceph`.
+namespace librbd {
+class Image;
+}
 
 namespace fairlead::ceph {
 
@@ -39,15 +45,19 @@ std::optional<Engine> reader_of(const std::map<std::string, std::string>& notes,
 std::vector<std::string> engine_notes_of(const std::map<std::string, std::string>& notes, const std::string& id);  // all of them
 std::string allowance_of(const std::string& id);
 
+// The same connection, as the library's classes have it.
+librados::IoCtx io_of(const Cluster& cluster);
+
 class OpenImage {
  public:
   // NotFound: there is none of that name.
   static Result<OpenImage> open(const Cluster& cluster, const std::string& name, bool read_only);
-  OpenImage(OpenImage&& other) noexcept : image_(std::exchange(other.image_, nullptr)) {}
+  OpenImage(OpenImage&&) noexcept;
   OpenImage& operator=(OpenImage&&) = delete;
   ~OpenImage();
-  rbd_image_t get() const { return image_; }
+  librbd::Image& get() const { return *image_; }
   Result<std::int64_t> size() const;
+  Result<std::string> id() const;              // of the image, within its pool
   Result<std::string> header() const;          // the object that is its header
   Result<std::optional<Mark>> mark() const;    // nothing: none that is ours
   Result<std::optional<std::string>> owner() const;  // of its exclusive lock: the address of who has it
@@ -57,8 +67,8 @@ class OpenImage {
   Result<bool> is_watched(const Cluster& cluster) const;
 
  private:
-  explicit OpenImage(rbd_image_t image) : image_(image) {}
-  rbd_image_t image_ = nullptr;
+  explicit OpenImage(std::unique_ptr<librbd::Image> image);
+  std::unique_ptr<librbd::Image> image_;  // closed with it
 };
 
 // An engine that had the image's lock and is dead has it no more when this returns, and is shut out. That it is dead is certain alone of one of this machine, whose flock is free; whoever else has it keeps it.

@@ -2,12 +2,16 @@
 #include "ceph/rbd_medium.h"
 
 #include <fcntl.h>
+#include <rbd/librbd.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -23,11 +27,7 @@ class RbdMedium final : public disk::Medium {
   RbdMedium(Fd lock, std::unique_ptr<Cluster> cluster, OpenImage image, const EngineImage& about) : lock_(std::move(lock)), cluster_(std::move(cluster)), image_(std::move(image)), id_(about.id), generation_(about.generation), read_only_(about.read_only) {}
   ~RbdMedium() override { let_go_of_use(*cluster_, image_, generation_); }
   std::string name() const override { return "the image of " + id_; }
-  bool is_remote() const override { return true; }
   Result<std::int64_t> size() override { return image_.size(); }
-  int read(char* into, std::size_t size, std::int64_t at) override { return whole(rbd_read(image_.get(), static_cast<std::uint64_t>(at), size, into), size); }
-  // Without its lock librbd would take it to write.
-  int write(const char* from, std::size_t size, std::int64_t at) override { return read_only_ ? EROFS : whole(rbd_write(image_.get(), static_cast<std::uint64_t>(at), size, from), size); }
   // By the object map, or by asking for each object; pieces that are there are told in order.
   std::int64_t seek(std::int64_t at, int whence) override {
     const auto all = size();
@@ -37,7 +37,7 @@ class RbdMedium final : public disk::Medium {
       std::int64_t at;
       bool data, found = false;
     } seen{at, whence == SEEK_DATA};
-    const int error = rbd_diff_iterate2(image_.get(), nullptr, static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(*all - at), 1, 0, [](std::uint64_t from, std::size_t length, int exists, void* into) {
+    const int error = image_.get().diff_iterate2(nullptr, static_cast<std::uint64_t>(at), static_cast<std::uint64_t>(*all - at), true, false, [](std::uint64_t from, std::size_t length, int exists, void* into) {
       Seen& now = *static_cast<Seen*>(into);
       if (exists == 0) return 0;
       const auto begin = static_cast<std::int64_t>(from), end = begin + static_cast<std::int64_t>(length);
@@ -56,51 +56,76 @@ class RbdMedium final : public disk::Medium {
     if (read_only_) return EROFS;
     while (size > 0) {
       const std::int64_t now = std::min(size, most_at_once);
-      if (const int error = whole(rbd_write_zeroes(image_.get(), static_cast<std::uint64_t>(at), static_cast<std::size_t>(now), give_back ? 0 : RBD_WRITE_ZEROES_FLAG_THICK_PROVISION, 0), static_cast<std::size_t>(now)); error != 0) return error;
+      if (const int error = whole(image_.get().write_zeroes(static_cast<std::uint64_t>(at), static_cast<std::size_t>(now), give_back ? 0 : RBD_WRITE_ZEROES_FLAG_THICK_PROVISION, 0), static_cast<std::size_t>(now)); error != 0) return error;
       at += now, size -= now;
     }
     return 0;
   }
-  int sync() override { return read_only_ ? 0 : -rbd_flush(image_.get()); }
-  // librbd's own thread tells of the end, which is one switch of threads less than to wait for it.
+  int sync() override { return read_only_ ? 0 : -image_.get().flush(); }
+  // What is read stays where librbd has it, and what is written is not copied by it (Image of librbd.hpp; what librbd.h has copies both).
   bool is_async() const override { return true; }
-  void read_async(char* into, std::size_t size, std::int64_t at, disk::Completion& completion) override {
-    begin(completion, size, [&](rbd_completion_t to) { return rbd_aio_read(image_.get(), static_cast<std::uint64_t>(at), size, into, to); });
+  void read_async(std::size_t size, std::int64_t at, disk::Completion& completion) override {
+    auto* const begun = new Reads{.completion = completion, .size = size, .data = {}};
+    auto* const end = new librbd::RBD::AioCompletion(begun, was_read);
+    const int error = image_.get().aio_read(static_cast<std::uint64_t>(at), size, begun->data, end);
+    if (error >= 0) return;
+    end->release();  // it was not begun: nobody else tells
+    delete begun;
+    completion.complete(-error, {});
   }
   void write_async(const char* from, std::size_t size, std::int64_t at, disk::Completion& completion) override {
-    if (read_only_) return completion.complete(EROFS);
-    begin(completion, 0, [&](rbd_completion_t to) { return rbd_aio_write(image_.get(), static_cast<std::uint64_t>(at), size, from, to); });
+    if (read_only_) return completion.complete(EROFS, {});  // without its lock librbd would take it to write
+    ::ceph::bufferlist data;
+    if (size <= disk::kCopied) data.append(from, static_cast<unsigned>(size));
+    else data.append(lent(from, size)), data.invalidate_crc();  // of what was there before, which it remembers
+    auto* const end = new librbd::RBD::AioCompletion(&completion, was_written);
+    const int error = image_.get().aio_write(static_cast<std::uint64_t>(at), size, data, end);
+    if (error >= 0) return;
+    end->release();
+    completion.complete(-error, {});
+  }
+  bool is_held(const char* from) const override {
+    const std::lock_guard lock(mutex_);
+    const auto found = lent_.find(from);
+    return found != lent_.end() && found->second.raw_nref() > 1;
   }
 
  private:
-  struct Begun {
-    Begun(disk::Completion& whom, std::size_t bytes) : completion(whom), reads(bytes) {}
+  struct Reads {
     disk::Completion& completion;
-    const std::size_t reads;  // bytes; 0: it writes
+    const std::size_t size;
+    ::ceph::bufferlist data;
   };
-  template <class Call>
-  static void begin(disk::Completion& completion, std::size_t reads, const Call& call) {
-    auto begun = std::make_unique<Begun>(completion, reads);
-    rbd_completion_t to = nullptr;
-    int error = rbd_aio_create_completion(begun.get(), ended, &to);
-    if (error == 0) {
-      Begun* const theirs = begun.release();
-      if ((error = call(to)) >= 0) return;
-      begun.reset(theirs);  // it was not begun: nobody else tells
-      rbd_aio_release(to);
-    }
-    completion.complete(-error);
+  // Its count of who looks at it is kept as long as the medium; messages are among them until they are sent, or their connection is gone.
+  ::ceph::bufferptr lent(const char* from, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    ::ceph::bufferptr& all = lent_[from];
+    if (all.length() < size) all = ::ceph::bufferptr(::ceph::buffer::create_static(static_cast<unsigned>(size), const_cast<char*>(from)));  // nobody looks there any more
+    return {all, 0, static_cast<unsigned>(size)};
   }
-  static void ended(rbd_completion_t done, void* with) {
-    const std::unique_ptr<Begun> begun(static_cast<Begun*>(with));
-    const ssize_t gave = rbd_aio_get_return_value(done);
-    rbd_aio_release(done);
-    begun->completion.complete(begun->reads > 0 ? whole(gave, begun->reads) : gave < 0 ? static_cast<int>(-gave) : 0);
+  static void was_read(librbd::completion_t end, void* with) {
+    const std::unique_ptr<Reads> begun(static_cast<Reads*>(with));
+    const auto gave = result_of(end);
+    std::vector<iovec> pieces;
+    for (const auto& one : begun->data.buffers()) pieces.push_back({.iov_base = const_cast<char*>(one.c_str()), .iov_len = one.length()});
+    begun->completion.complete(gave < 0 ? static_cast<int>(-gave) : begun->data.length() == begun->size ? 0 : EIO, pieces);
+  }
+  static void was_written(librbd::completion_t end, void* with) {
+    const auto gave = result_of(end);
+    static_cast<disk::Completion*>(with)->complete(gave < 0 ? static_cast<int>(-gave) : 0, {});
+  }
+  static ssize_t result_of(librbd::completion_t end) {
+    auto* const completion = static_cast<librbd::RBD::AioCompletion*>(end);
+    const ssize_t out = completion->get_return_value();
+    completion->release();
+    return out;
   }
   static int whole(ssize_t done, std::size_t size) { return done < 0 ? static_cast<int>(-done) : static_cast<std::size_t>(done) == size ? 0 : EIO; }
   const Fd lock_;  // let go last
   const std::unique_ptr<Cluster> cluster_;
   const OpenImage image_;
+  mutable std::mutex mutex_;
+  std::unordered_map<const char*, ::ceph::bufferptr> lent_;  // by where it lies
   const std::string id_;
   const std::int64_t generation_;
   const bool read_only_;

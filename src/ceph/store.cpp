@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <fmt/format.h>
+#include <rbd/librbd.hpp>
 
 #include <cerrno>
 #include <charconv>
@@ -26,11 +27,17 @@ constexpr int deepest = 8;  // copies of copies: each is one more place where a 
 std::string header_of(const std::string& id) { return "fairlead.luks." + id; }
 std::string making(const std::string& id) { return "making." + id; }
 std::string snap_of(const std::string& id) { return "fairlead." + id; }
-int tell(std::uint64_t, std::uint64_t, void* alive) {
-  if (const auto& call = *static_cast<const Store::Alive*>(alive); call) call();
-  return 0;
-}
-void* of(const Store::Alive& alive) { return const_cast<Store::Alive*>(&alive); }
+class Progress final : public librbd::ProgressContext {
+ public:
+  explicit Progress(const Store::Alive& alive) : alive_(alive) {}
+  int update_progress(std::uint64_t, std::uint64_t) override {
+    if (alive_) alive_();
+    return 0;
+  }
+
+ private:
+  const Store::Alive& alive_;
+};
 
 class Options {
  public:
@@ -53,31 +60,22 @@ struct Snap {
   bool trash = false;  // deleted, and kept by Ceph for what was made of it
 };
 Result<std::vector<Snap>> snaps_of(const OpenImage& image) {
-  std::vector<rbd_snap_info_t> room(16);
-  int most = static_cast<int>(room.size()), count = 0;
-  while ((count = rbd_snap_list(image.get(), room.data(), &most)) == -ERANGE) room.resize(static_cast<std::size_t>(most));
-  if (count < 0) return fail_ceph(count, "list the snapshots of an image");
+  std::vector<librbd::snap_info_t> all;
+  if (const int error = image.get().snap_list(all); error < 0) return fail_ceph(error, "list the snapshots of an image");
   std::vector<Snap> out;
-  int error = 0;
-  for (int i = 0; i < count && error >= 0; ++i) {
-    rbd_snap_namespace_type_t type = RBD_SNAP_NAMESPACE_TYPE_USER;
-    error = rbd_snap_get_namespace_type(image.get(), room[static_cast<std::size_t>(i)].id, &type);
-    out.push_back({.name = room[static_cast<std::size_t>(i)].name, .trash = type == RBD_SNAP_NAMESPACE_TYPE_TRASH});
+  for (const librbd::snap_info_t& one : all) {
+    librbd::snap_namespace_type_t type = RBD_SNAP_NAMESPACE_TYPE_USER;
+    if (const int error = image.get().snap_get_namespace_type(one.id, &type); error < 0) return fail_ceph(error, "look at the snapshots of an image");
+    out.push_back({.name = one.name, .trash = type == RBD_SNAP_NAMESPACE_TYPE_TRASH});
   }
-  if (count > 0) rbd_snap_list_end(room.data());
-  if (error < 0) return fail_ceph(error, "look at the snapshots of an image");
   return out;
 }
 
 // The snapshot that an image is a copy of, by its name; nothing: it is none.
 std::optional<std::string> copied_from(const OpenImage& image) {
-  rbd_linked_image_spec_t parent{};
-  rbd_snap_spec_t snap{};
-  if (rbd_get_parent(image.get(), &parent, &snap) < 0) return std::nullopt;
-  std::string out = snap.name;
-  rbd_linked_image_spec_cleanup(&parent);
-  rbd_snap_spec_cleanup(&snap);
-  return out;
+  librbd::linked_image_spec_t parent;
+  librbd::snap_spec_t snap;
+  return image.get().get_parent(&parent, &snap) < 0 ? std::nullopt : std::optional(snap.name);
 }
 bool is_copy(const OpenImage& image) { return copied_from(image).has_value(); }
 
@@ -87,22 +85,21 @@ Result<bool> is_empty(const OpenImage& image, std::int64_t size) {
     *static_cast<bool*>(seen) = true;
     return -EEXIST;  // one is enough
   };
-  const int error = rbd_diff_iterate2(image.get(), nullptr, 0, static_cast<std::uint64_t>(size), 0, 1, found, &any);
+  const int error = image.get().diff_iterate2(nullptr, 0, static_cast<std::uint64_t>(size), false, true, found, &any);
   if (error < 0 && !any) return fail_ceph(error, "look whether an image is empty");
   return !any;
 }
 Result<void> set(const OpenImage& image, const char* what, const std::string& value) {
-  const int error = rbd_metadata_set(image.get(), what, value.c_str());
+  const int error = image.get().metadata_set(what, value);
   return error < 0 ? Result<void>(fail_ceph(error, "mark the image " + value)) : Result<void>();
 }
 
 // Whether what is noted to be made under this name is this image: it has our mark of that; or a death came before the mark, and then it is a copy of the snapshot that was taken for it, or nothing has ever been written to it. Whatever else there is somebody has made in that moment.
 Result<bool> is_part(const OpenImage& image, const std::string& id, std::int64_t size, bool marked) {
-  char text[128] = {};
-  std::size_t room = sizeof text;
-  const int error = rbd_metadata_get(image.get(), part_key, text, &room);
-  if (error < 0 && error != -ENOENT && error != -ERANGE) return fail_ceph(error, "read the mark of an image");
-  if (error >= 0 && std::string_view(text, ::strnlen(text, sizeof text)) == id) return true;
+  std::string text;
+  const int error = image.get().metadata_get(part_key, &text);
+  if (error < 0 && error != -ENOENT) return fail_ceph(error, "read the mark of an image");
+  if (error >= 0 && text == id) return true;
   if (const auto source = copied_from(image)) return *source == snap_of(id);
   return marked ? Result<bool>(false) : is_empty(image, size);
 }
@@ -152,7 +149,7 @@ Result<Image> Store::look(const std::string& id) {
   if (!size) return std::unexpected(size.error());
   out.size = *size;
   timespec born{};
-  if (rbd_get_create_timestamp(image->get(), &born) >= 0) out.born = born.tv_sec * 1'000'000'000LL + born.tv_nsec;
+  if (image->get().get_create_timestamp(&born) >= 0) out.born = born.tv_sec * 1'000'000'000LL + born.tv_nsec;
   out.kind = Image::Kind::Foreign;
   if (*mark && (*mark)->id == id) {
     out.kind = (*mark)->snapshot ? Image::Kind::Snapshot : Image::Kind::Volume;
@@ -266,8 +263,8 @@ Result<void> Store::copy(const std::string& id, const std::string& source, std::
   if (!snaps) return std::unexpected(snaps.error());
   for (const Snap& one : *snaps)
     if (!one.trash && one.name == snap_of(id))
-      if (const int error = rbd_snap_remove(from->get(), one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
-  if (const int error = rbd_snap_create(from->get(), snap_of(id).c_str()); error < 0) return fail_ceph(error, "take a snapshot of the image " + source);
+      if (const int error = from->get().snap_remove(one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
+  if (const int error = from->get().snap_create(snap_of(id).c_str()); error < 0) return fail_ceph(error, "take a snapshot of the image " + source);
   {
     const Options options;
     rbd_image_options_set_uint64(options.get(), RBD_IMAGE_OPTION_CLONE_FORMAT, 2);
@@ -277,11 +274,12 @@ Result<void> Store::copy(const std::string& id, const std::string& source, std::
   if (!image) return std::unexpected(image.error());
   if (auto done = set(*image, part_key, id); !done) return done;
   // Deleted it stays for what was made of it, and goes with the last of that; nothing by its name is left, so the copy has its mark before.
-  if (const int error = rbd_snap_remove(from->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
+  if (const int error = from->get().snap_remove(snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + source);
   if (size > *had)
-    if (const int error = rbd_resize(image->get(), static_cast<std::uint64_t>(size)); error < 0) return fail_ceph(error, "make the image " + id + " larger");
+    if (const int error = image->get().resize(static_cast<std::uint64_t>(size)); error < 0) return fail_ceph(error, "make the image " + id + " larger");
+  Progress progress(alive);
   if (flat)
-    if (const int error = rbd_flatten_with_progress(image->get(), tell, of(alive)); error < 0) return fail_ceph(error, "copy what the image " + id + " shares");
+    if (const int error = image->get().flatten_with_progress(progress); error < 0) return fail_ceph(error, "copy what the image " + id + " shares");
   return {};
 }
 
@@ -298,12 +296,14 @@ Result<void> Store::publish(const std::string& id, bool snapshot) {
   const Mark mark{.id = id, .snapshot = snapshot, .luks = words[0] == "luks", .depth = depth};
   if (auto done = set(*image, key, print(mark)); !done) return done;
   if (auto done = cluster_->forget(making(id), host_); !done) return done;
-  (void)rbd_metadata_remove(image->get(), part_key);  // without the note it says nothing
+  (void)image->get().metadata_remove(part_key);  // without the note it says nothing
   return {};
 }
 
 Result<void> Store::remove_image(const std::string& name, const Alive& alive) {
-  const int error = rbd_remove_with_progress(cluster_->io(), name.c_str(), tell, of(alive));
+  librados::IoCtx io = io_of(*cluster_);
+  Progress progress(alive);
+  const int error = librbd::RBD().remove_with_progress(io, name.c_str(), progress);
   if (error != -EBUSY) return error < 0 && error != -ENOENT ? Result<void>(fail_ceph(error, "remove the image " + name)) : Result<void>();
   {
     const auto image = OpenImage::open(*cluster_, name, true);
@@ -333,13 +333,12 @@ Result<void> Store::end_move(const std::string& name) {
 
 // Under a name that is no volume's, until its OSD has forgotten the watch. Of a rename that a death has ended Ceph keeps both names' objects, and its directory has one: that one is the image's.
 Result<void> Store::put_aside(const std::string& name) {
-  char id[256];
-  {
+  const auto id = [&]() -> Result<std::string> {
     const auto image = OpenImage::open(*cluster_, name, true);
-    if (!image) return std::unexpected(image.error());
-    if (const int error = rbd_get_id(image->get(), id, sizeof id); error < 0) return fail_ceph(error, "ask for the id of an image");
-  }
-  const std::string aside = std::string(left) + id;
+    return image ? image->id() : std::unexpected(image.error());
+  }();
+  if (!id) return std::unexpected(id.error());
+  const std::string aside = std::string(left) + *id;
   const auto listed = images();
   if (!listed) return std::unexpected(listed.error());
   if (listed->contains(aside)) return cluster_->remove("rbd_id." + name);
@@ -372,7 +371,7 @@ Result<void> Store::drop(const std::string& id, const Alive& alive) {
       if (source)
         if (auto done = free_of_dead(*cluster_, *source, id_, host_, words[2]); !done) return done;
       if (source)
-        if (const int error = rbd_snap_remove(source->get(), snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + words[2]);
+        if (const int error = source->get().snap_remove(snap_of(id).c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + words[2]);
     }
   return cluster_->forget(making(id), host_);
 }
@@ -419,10 +418,11 @@ Result<void> Store::remove(const std::string& id, const Alive& alive) {
       if (auto done = cluster_->write(header_of(id), std::string(1 << 20, '\0')); !done) return done;
     for (const Snap& one : *snaps)
       if (!one.trash)
-        if (const int error = rbd_snap_remove(image->get(), one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + id);
+        if (const int error = image->get().snap_remove(one.name.c_str()); error < 0 && error != -ENOENT) return fail_ceph(error, "remove a snapshot of the image " + id);
     // Of what copies were made of stays what they share, until the last of them goes; what was written since takes no room. One that is a copy itself would have to be given its source's data for that.
+    Progress progress(alive);
     if (copied && !is_copy(*image))
-      if (const int error = rbd_resize2(image->get(), 0, true, tell, of(alive)); error < 0) return fail_ceph(error, "empty the image " + id);
+      if (const int error = image->get().resize2(0, true, progress); error < 0) return fail_ceph(error, "empty the image " + id);
   }
   if (auto done = cluster_->remove(header_of(id)); !done) return done;
   // No engine serves it. The image is the last to go: what a death leaves before is gone on with.
@@ -443,7 +443,8 @@ Result<void> Store::grow(const std::string& id, std::int64_t size, const Alive& 
   if (!*mark || (*mark)->id != id) return fail(Code::Conflict, fmt::format("the image {} is not ours", id));
   if (*had > size) return fail(Code::Internal, id + " is larger than that: it does not shrink");
   if (auto done = free_of_dead(*cluster_, *image, id_, host_, id); !done) return done;
-  const int error = rbd_resize2(image->get(), static_cast<std::uint64_t>(size), false, tell, of(alive));
+  Progress progress(alive);
+  const int error = image->get().resize2(static_cast<std::uint64_t>(size), false, progress);
   return error < 0 ? Result<void>(fail_ceph(error, "make the image " + id + " larger")) : Result<void>();
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/encoding.h"
 #include "blocks/words.h"
+#include "disk/resident.h"
 
 namespace fairlead::ceph {
 namespace {
@@ -114,6 +115,7 @@ int serve_store(const Claim& claim, int in, int to) {
   auto store = Store::open(claim);
   out.tell(blocks::print_answer(0, store ? Result<Words>(Words{(*store)->id()}) : std::unexpected(store.error())));
   if (!store) return 1;
+  disk::give_back_code();  // of the beginning, which is most of it
   std::thread([&store = **store] {
     for (;; std::this_thread::sleep_for(std::chrono::minutes(10))) store.sweep();
   }).detach();

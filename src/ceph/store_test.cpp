@@ -4,18 +4,24 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <rbd/librbd.hpp>
 #include <signal.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
 #include <thread>
 
 #include "base/process.h"
 #include "base/rng.h"
 #include "ceph/image_use.h"
 #include "ceph/rbd_image.h"
+#include "ceph/rbd_medium.h"
 
 namespace fairlead::ceph {
 namespace {
@@ -71,12 +77,14 @@ class Stores : public testing::Test {
   void write(const std::string& name) {
     const auto image = OpenImage::open(*other_, name, false);
     ASSERT_TRUE(image) << image.error().message;
-    ASSERT_EQ(rbd_write(image->get(), 4 * mib, 5, "bytes"), 5);
+    ::ceph::bufferlist bytes;
+    bytes.append("bytes");
+    ASSERT_EQ(image->get().write(4 * mib, 5, bytes), 5);
   }
   void snapshot(const std::string& name, const std::string& as) {
     const auto image = OpenImage::open(*other_, name, false);
     ASSERT_TRUE(image) << image.error().message;
-    ASSERT_GE(rbd_snap_create(image->get(), as.c_str()), 0);
+    ASSERT_GE(image->get().snap_create(as.c_str()), 0);
   }
   void clone(const std::string& name, const std::string& snap, const std::string& to) {
     rbd_image_options_t options = nullptr;
@@ -87,11 +95,8 @@ class Stores : public testing::Test {
   }
   std::string id_of(const std::string& name) {
     const auto image = OpenImage::open(*other_, name, true);
-    char id[256] = {};
     EXPECT_TRUE(image);
-    if (!image) return {};
-    EXPECT_GE(rbd_get_id(image->get(), id, sizeof id), 0);
-    return id;
+    return image ? image->id().value_or("") : "";
   }
   // A volume that a client has begun to watch as it died, and that is not forgotten. Each try has one of its own: a watch that the OSD knows would be in the way for half a minute. Empty: this Ceph forgets them all, or none died in time.
   std::string watched_by_the_dead() {
@@ -104,11 +109,9 @@ class Stores : public testing::Test {
       (void)run_checked({.argv = {"/proc/self/exe", "--gtest_filter=Watcher.DiesAsItBegins"}}, 60s);
       std::this_thread::sleep_for(100ms);  // until what it has sent is done
       const auto image = OpenImage::open(*other_, name, true);
-      rbd_image_watcher_t watchers[4];
-      std::size_t count = 4;
-      if (!image || rbd_watchers_list(image->get(), watchers, &count) < 0) return {};
-      rbd_watchers_list_cleanup(watchers, count);
-      if (count > 0 && !image->is_watched(*other_).value_or(true)) return name;
+      std::list<librbd::image_watcher_t> watchers;
+      if (!image || image->get().list_watchers(watchers) < 0) return {};
+      if (!watchers.empty() && !image->is_watched(*other_).value_or(true)) return name;
     }
     return {};
   }
@@ -345,6 +348,85 @@ TEST_F(Stores, WhatIsHalfMadeIsKnownUntilItIsPublished) {
   EXPECT_THAT(*store_->ids(), IsEmpty());
 }
 
+// A piece of memory that is written and read again, as an engine's room is.
+class Room final : disk::Completion {
+ public:
+  static constexpr std::size_t kSize = 512 << 10;
+  void fill(char with) { std::memset(bytes_.get(), with, kSize); }
+  const char* at() const { return bytes_.get(); }
+  void write(disk::Medium& medium, std::int64_t at) { begin(), medium.write_async(bytes_.get(), kSize, at, *this); }
+  void read(disk::Medium& medium, std::int64_t at) { begin(), medium.read_async(kSize, at, *this); }
+  // 0 or an errno; nothing: it has not ended in half a minute.
+  std::optional<int> wait() {
+    std::unique_lock lock(mutex_);
+    told_.wait_for(lock, 30s, [&] { return ended_.has_value(); });
+    return ended_;
+  }
+  const std::string& data() const { return read_; }
+
+ private:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    ended_.reset(), read_.clear();
+  }
+  void complete(int error, std::span<const iovec> data) override {
+    const std::lock_guard lock(mutex_);
+    for (const iovec& one : data) read_.append(static_cast<const char*>(one.iov_base), one.iov_len);
+    ended_ = error;
+    told_.notify_all();
+  }
+  struct Free { void operator()(char* at) const { std::free(at); } };
+  std::unique_ptr<char, Free> bytes_{static_cast<char*>(std::aligned_alloc(4096, kSize))};
+  std::mutex mutex_;
+  std::condition_variable told_;
+  std::optional<int> ended_;
+  std::string read_;
+};
+
+TEST_F(Stores, AnEngineWritesWhatLiesInItsRoomsNow) {
+  make("a");
+  const auto opened = open_rbd_medium({.place = place_, .pool_id = store_->id(), .host = host_, .id = "a"});
+  ASSERT_TRUE(opened) << opened.error().message;
+  disk::Medium& medium = **opened;
+  // They outlive the test if an end is never told.
+  static auto& room = *new Room;
+  for (const char with : {'x', 'y', 'z'}) {
+    room.fill(with);
+    room.write(medium, (with - 'x') * static_cast<std::int64_t>(Room::kSize));
+    ASSERT_EQ(room.wait(), 0) << with;
+    for (int tries = 0; medium.is_held(room.at()); ++tries) {
+      ASSERT_LT(tries, 500) << "it has ended, and is not let go";
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  for (const char with : {'z', 'y', 'x'}) {
+    room.read(medium, (with - 'x') * static_cast<std::int64_t>(Room::kSize));
+    ASSERT_EQ(room.wait(), 0) << with;
+    EXPECT_TRUE(room.data() == std::string(Room::kSize, with)) << with;
+  }
+  room.read(medium, 6 * mib);
+  ASSERT_EQ(room.wait(), 0);
+  EXPECT_TRUE(room.data() == std::string(Room::kSize, '\0')) << "never written";
+  // Shut out while it writes, it hears of each end.
+  const auto notes = other_->notes();
+  ASSERT_TRUE(notes);
+  const auto engine = engine_of(*notes, "a");
+  ASSERT_TRUE(engine);
+  static auto& rooms = *new std::array<Room, 8>;
+  for (Room& one : rooms) one.fill('s');
+  std::jthread shuts([&] { EXPECT_TRUE(other_->shut_out(engine->address, Cluster::State::Dead)); });
+  bool out = false;
+  for (int tries = 0; !out && tries < 1000; ++tries) {
+    for (std::size_t i = 0; i < rooms.size(); ++i) rooms[i].write(medium, static_cast<std::int64_t>(i * Room::kSize));
+    for (Room& one : rooms) {
+      const auto ended = one.wait();
+      ASSERT_TRUE(ended) << "the end of a write was never told";
+      out = out || *ended == ESHUTDOWN;
+    }
+  }
+  EXPECT_TRUE(out);
+}
+
 // An engine on a machine of its own, as far as Ceph sees it.
 struct Client {
   std::unique_ptr<Cluster> cluster;
@@ -361,8 +443,8 @@ struct Client {
   }
   Result<void> take(const std::string& id, std::int64_t generation, Use use) { return take_image(*cluster, *image, host, id, generation, use); }
   bool reads() const {
-    char bytes[5] = {};
-    return rbd_read(image->get(), 4 * mib, sizeof bytes, bytes) == 5;
+    ::ceph::bufferlist bytes;
+    return image->get().read(4 * mib, 5, bytes) == 5;
   }
   // As a death leaves it: the connection ends, and nothing is let go.
   void die() { image.reset(), cluster.reset(); }

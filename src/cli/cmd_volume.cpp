@@ -551,20 +551,6 @@ void add_volume(CLI::App& app, Context& context) {
   };
   command("list", "Volumes", {{"fairlead volume list", ""}, {"fairlead volume list -o json", "for a script"}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return list(to); });
   command("snapshots", "Snapshots, by name", {{"fairlead volume snapshots", ""}, {"fairlead volume snapshots data", "of one volume"}}, [](CLI::App& one, Options& options) { one.add_option("volume", options.name, "of this volume alone"); }, snapshots);
-  command("rotate-key", "A new version of a key of encrypted volumes", {{"fairlead volume rotate-key", "the site's own"}, {"fairlead volume rotate-key mine --create", ""}},
-          [](CLI::App& one, Options& options) {
-            one.add_option("key", options.name, "which (default: the site's own)");
-            one.add_flag("--create", options.make, "make it if it is not there");
-            one.add_flag("--dry-run", options.dry_run, "change nothing");
-          },
-          rotate_key);
-  command("keys", "Keys of encrypted volumes", {{"fairlead volume keys", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return keys(to); });
-  const auto of_key = [](CLI::App& one, Options& options) {
-    one.add_option("key", options.name, "which; service: the site's own")->required();
-    one.add_flag("--dry-run", options.dry_run, "change nothing");
-  };
-  command("disable-key", "Nothing is opened by a key any more; what is attached goes on", {{"fairlead volume disable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, false); });
-  command("enable-key", "A key opens again", {{"fairlead volume enable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, true); });
   command("pools", "Pools, and what they have left", {{"fairlead volume pools", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return pools(to); });
   command("create", "Make a volume", {{"fairlead volume create data --size 100Gi", "in the pool with the most left"}, {"fairlead volume create twin --from-volume data", "a copy that shares what is not written anew"}},
           [&](CLI::App& one, Options& options) {
@@ -639,6 +625,20 @@ void add_volume(CLI::App& app, Context& context) {
             waits(one, options);
           },
           remove);
+  command("keys", "Keys of encrypted volumes", {{"fairlead volume keys", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return keys(to); });
+  command("rotate-key", "A new version of a key of encrypted volumes", {{"fairlead volume rotate-key", "the site's own"}, {"fairlead volume rotate-key mine --create", ""}},
+          [](CLI::App& one, Options& options) {
+            one.add_option("key", options.name, "which (default: the site's own)");
+            one.add_flag("--create", options.make, "make it if it is not there");
+            one.add_flag("--dry-run", options.dry_run, "change nothing");
+          },
+          rotate_key);
+  const auto of_key = [](CLI::App& one, Options& options) {
+    one.add_option("key", options.name, "which; service: the site's own")->required();
+    one.add_flag("--dry-run", options.dry_run, "change nothing");
+  };
+  command("disable-key", "Nothing is opened by a key any more; what is attached goes on", {{"fairlead volume disable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, false); });
+  command("enable-key", "A key opens again", {{"fairlead volume enable-key mine", ""}}, of_key, [](Context& to, const Options& options) { return switch_key(to, options, true); });
 }
 
 }  // namespace fairlead::cli

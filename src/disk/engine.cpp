@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "disk/ublk_disk.h"
 
 namespace fairlead::disk {
 namespace {
@@ -20,6 +21,12 @@ using Open = std::function<Result<std::unique_ptr<Medium>>()>;
 int refuse(const EngineFlags& flags, const std::string& why) {
   fmt::print(stderr, "{}: {}\n", flags.program, why);
   return 1;
+}
+
+// Where /dev is a container's, what the kernel adds to its own is not seen.
+bool by_ublk(const EngineFlags& flags, const Image& image) {
+  if (flags.shows != EngineFlags::Shows::UblkIfItCan) return flags.shows == EngineFlags::Shows::Ublk;
+  return !image.is_async() && blocks::sees_new_devices() && blocks::Ublk::open().has_value();
 }
 
 // `told`: where to say that it serves, or why not.
@@ -37,7 +44,7 @@ int serve(const EngineFlags& flags, std::string key, Fd told, const Clock& clock
   }
   auto medium = open();
   auto image = medium ? Image::open(std::move(*medium), flags.read_only, flags.begins, std::move(cipher)) : Result<std::unique_ptr<Image>>(std::unexpected(std::move(medium.error())));
-  auto done = image ? serve_disk(**image, flags.place, flags.limits, clock, [&] { tell("ready"); }) : Result<void>(std::unexpected(std::move(image.error())));
+  auto done = image ? (by_ublk(flags, **image) ? serve_ublk : serve_disk)(**image, flags.place, flags.limits, clock, [&] { tell("ready"); }) : Result<void>(std::unexpected(std::move(image.error())));
   if (done) return 0;
   if (told) tell(done.error().message);
   else log_error("the volume is served no more", {{"why", done.error().message}});

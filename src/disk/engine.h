@@ -16,6 +16,7 @@ struct EngineFlags {
   DiskPlace place;
   blocks::DiskLimits limits;
   bool read_only = false, foreground = false, encrypted = false;
+  enum class Shows { File, Ublk, UblkIfItCan } shows = Shows::File;  // ublk_disk.h
   std::int64_t begins = 0;
 };
 // Before anything else of main: no signal ends it, as a volume is in use until its device is gone.

@@ -19,7 +19,7 @@ struct DiskPlace {
 };
 
 // Until it is told to stop, or somebody unmounts it. `ready` is called once it serves and answers. What an engine that died has left in the folder is cleared away first, which is safe: the image is locked. Needs root.
-// It has 16 threads with 512 KiB each, and with all else less than 20 MB; on a remote medium 5 MB for all of them, and 10 threads on one that is asynchronous.
+// It has 16 threads with 512 KiB each, and with all else less than 20 MB; on an asynchronous medium 8 threads, 5 MB for what is written, and 4 MiB at most that are being read.
 Result<void> serve_disk(Image& image, const DiskPlace& place, const blocks::DiskLimits& limits, const Clock& clock, const std::function<void()>& ready);
 
 }  // namespace fairlead::disk

@@ -36,11 +36,11 @@ int Image::read(char* into, std::size_t size, std::int64_t at) {
   return whole(into, size, at) ? finish_read(medium_->read(into, size, begins_ + at), into, size, at) : EINVAL;
 }
 
-void Image::read_async(char* into, std::size_t size, std::int64_t at, Completion& completion) { whole(into, size, at) ? medium_->read_async(into, size, begins_ + at, completion) : completion.complete(EINVAL); }
+void Image::read_async(std::size_t size, std::int64_t at, Completion& completion) { whole(nullptr, size, at) ? medium_->read_async(size, begins_ + at, completion) : completion.complete(EINVAL, {}); }
 
-int Image::finish_read(int error, char* into, std::size_t size, std::int64_t at) {
+int Image::finish_read(int error, char* data, std::size_t size, std::int64_t at) {
   if (error != 0) return failing(error);
-  return !cipher_ || cipher_->open(into, size, at) ? 0 : EIO;
+  return !cipher_ || cipher_->open(data, size, at) ? 0 : EIO;
 }
 
 // What is to be written, where it lies then; or why it is not.
@@ -61,7 +61,7 @@ int Image::write(const char* from, std::size_t size, std::int64_t at, char* room
 
 void Image::write_async(const char* from, std::size_t size, std::int64_t at, char* room, Completion& completion) {
   const int error = prepare(from, size, at, room);
-  error != 0 ? completion.complete(error) : medium_->write_async(from, size, begins_ + at, completion);
+  error != 0 ? completion.complete(error, {}) : medium_->write_async(from, size, begins_ + at, completion);
 }
 
 std::int64_t Image::seek(std::int64_t at, int whence) {

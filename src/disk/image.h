@@ -21,7 +21,7 @@ class Image {
 
   std::int64_t size() const { return size_; }
   bool read_only() const { return read_only_; }
-  bool is_remote() const { return medium_->is_remote(); }
+  bool is_encrypted() const { return cipher_ != nullptr; }
   bool failed() const { return failed_; }
   Result<std::int64_t> look_again();  // at the size, which others raise
   int read(char* into, std::size_t size, std::int64_t at);
@@ -29,10 +29,11 @@ class Image {
   int write(const char* from, std::size_t size, std::int64_t at, char* room);
   // The same, where the medium is asynchronous; `completion` gives what it is told to finish_read or finish_write, which say what it comes to.
   bool is_async() const { return medium_->is_async(); }
-  void read_async(char* into, std::size_t size, std::int64_t at, Completion& completion);
-  int finish_read(int error, char* into, std::size_t size, std::int64_t at);
+  void read_async(std::size_t size, std::int64_t at, Completion& completion);
+  int finish_read(int error, char* data, std::size_t size, std::int64_t at);  // data: all of it in one piece; not looked at where it is not encrypted
   void write_async(const char* from, std::size_t size, std::int64_t at, char* room, Completion& completion);
   int finish_write(int error) { return failing(error); }
+  bool is_held(const char* room) const { return medium_->is_held(room); }
   std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too
   // What was written before is durable. Once that has failed it fails for ever: the kernel may have dropped what it could not write, and says so once (fsync(2), "fsyncgate").

@@ -18,6 +18,7 @@ class Limiter {
   // Holds at once, also for those that wait.
   void set(const blocks::DiskLimits& limits);
   blocks::DiskLimits limits() const;
+  bool is_limited() const { return limited_; }
   // Waits for its turn. One operation for each 256 KiB, as EBS counts those of SSD volumes (Amazon EBS User Guide, "I/O characteristics and monitoring").
   void admit(std::int64_t bytes);
   std::chrono::nanoseconds waited() const { return std::chrono::nanoseconds(waited_.load(std::memory_order_relaxed)); }  // by all, in sum

@@ -174,7 +174,7 @@ Result<void> OciRuntime::run_conmon(const ContainerSpec& spec, const std::string
   std::vector<blocks::OpenDevice> held;
   for (const Device& device : spec.devices) {
     if (device.volume.empty()) continue;
-    auto open = blocks::open_device(device.volume, fmt::format("/dev/loop{}", device.minor));
+    auto open = blocks::open_device(device.volume, blocks::device_path(device.major, device.minor));
     if (!open) return std::unexpected(std::move(open.error()));
     if (open->device.major != device.major || open->device.minor != device.minor) return fail(Code::Unavailable, fmt::format("volume {} is at another device by now", device.volume));
     held.push_back(std::move(*open));

@@ -38,7 +38,7 @@ std::unexpected<Error> trouble(int error, const std::string& doing) { return err
 
 class FilePool final : public Pool {
  public:
-  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(engine.starts_with(kKeeperAt) ? "" : engine), keeper_(engine.starts_with(kKeeperAt) ? engine.substr(kKeeperAt.size()) : ""), keyring_(keyring), shown_(id_) {}
+  FilePool(std::string folder, Fd fd, std::string id, std::string engine, Keyring* keyring, std::string shows) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)), engine_(engine.starts_with(kKeeperAt) ? "" : engine), keeper_(engine.starts_with(kKeeperAt) ? engine.substr(kKeeperAt.size()) : ""), keyring_(keyring), shows_(std::move(shows)), shown_(id_) {}
 
   Result<std::string> id() override { return id_; }
   bool is_distributed() override { return false; }
@@ -148,7 +148,7 @@ class FilePool final : public Pool {
   Result<void> start_engine(const std::string& id, bool read_only, const blocks::DiskLimits& limits) override {
     if (!has_engines()) return fail(Code::Unavailable, fmt::format("{} has an engine of its own, and none can be started here: {}", id, keeper_.empty() ? fmt::format("{} and /dev/fuse are needed", engine_.empty() ? "fairlead-disk" : engine_) : fmt::format("nobody answers at {} (fairlead-volumes engines)", keeper_)));
     if (auto made = make_dirs(shown_.run_folder(), 0700); !made) return made;
-    std::vector<std::string> arguments{"serve", "--file", folder_ + "/" + id + volume_end, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second)};
+    std::vector<std::string> arguments{"serve", "--file", folder_ + "/" + id + volume_end, "--folder", shown_.folder_of(id), "--name", shown_.served_as(id), "--iops", std::to_string(limits.iops), "--throughput", std::to_string(limits.bytes_per_second), "--as", shows_};
     if (read_only) arguments.push_back("--read-only");
     std::string key;
     {
@@ -245,12 +245,13 @@ class FilePool final : public Pool {
   const std::string id_;
   const std::string engine_, keeper_;  // one at most: the program, or the socket of who starts it
   Keyring* const keyring_;
+  const std::string shows_;  // by its engines
   const Shown shown_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine, Keyring* keyring) {
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine, Keyring* keyring, const std::string& shows) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail_errno(errno, "open " + folder);
   // For as long as this lives: two would write one journal.
@@ -269,7 +270,7 @@ Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const st
   }
   while (id->ends_with('\n')) id->pop_back();
   if (id->size() != 36) return fail(Code::Invalid, fmt::format("{} holds no id of a pool", path));
-  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id), engine, keyring);
+  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id), engine, keyring, shows);
 }
 
 }  // namespace fairlead::volumes

@@ -14,7 +14,7 @@
 namespace fairlead::volumes {
 
 // The folder has to be there; it is given an id if it has none and is empty. Invalid: it holds files of others. Conflict: another process has it. Needs root for devices. engine: the program fairlead-disk, or unix://SOCKET of who keeps engines (engine_keeper.h); empty: none is started here.
-// keyring: that wraps keys of encrypted volumes (volumes/luks.h), borrowed; none: there are none here.
-Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine = "", Keyring* keyring = nullptr);
+// keyring: that wraps keys of encrypted volumes (volumes/luks.h), borrowed; none: there are none here. shows: what engines that are started show: auto (a ublk device where the kernel has what is needed) or file.
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder, const std::string& engine = "", Keyring* keyring = nullptr, const std::string& shows = "auto");
 
 }  // namespace fairlead::volumes

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/files.h"
+#include "blocks/ublk.h"
 #include "volumes/plan/ledger.h"
 
 namespace fairlead::volumes {
@@ -32,6 +33,18 @@ std::optional<std::string> backing_of(const std::string& loop) {
   if (name.ends_with('\n')) name.remove_suffix(1);
   if (constexpr std::string_view gone = " (deleted)"; name.ends_with(gone)) name.remove_suffix(gone.size());
   return std::string(name.substr(name.rfind('/') + 1));
+}
+Result<std::int64_t> size_of(const std::string& device) {
+  const auto blocks = read_file("/sys/block/" + device + "/size", 64_KiB);
+  std::int64_t size = 0;
+  if (!blocks || std::from_chars(blocks->data(), blocks->data() + blocks->size(), size).ec != std::errc()) return fail(Code::Unavailable, "how large /dev/" + device + " is cannot be read");
+  return size * 512;
+}
+// By the name in /sys/block; nothing: it is none of ublk.
+std::optional<int> ublk_number(std::string_view device) {
+  int number = -1;
+  if (!device.starts_with("ublkb") || std::from_chars(device.data() + 5, device.data() + device.size(), number).ec != std::errc() || number < 0) return std::nullopt;
+  return number;
 }
 bool is_engines(std::string_view name) { return name.ends_with(".disk") && name.size() > 42; }  // ID.POOLID.disk
 Result<void> told(Result<blocks::DiskStatus> answer) { return answer ? Result<void>() : Result<void>(std::unexpected(std::move(answer.error()))); }
@@ -50,10 +63,9 @@ Result<std::vector<DeviceSeen>> Shown::devices(const std::string& id, const stru
     const auto backing = backing_of(name);
     if (backing && is_engines(*backing)) {
       if (*backing != own) continue;
-      const auto blocks = read_file("/sys/block/" + name + "/size", 64_KiB);
-      std::int64_t size = 0;
-      if (!blocks || std::from_chars(blocks->data(), blocks->data() + blocks->size(), size).ec != std::errc()) return fail(Code::Unavailable, "how large " + path + " is cannot be read");
-      out.push_back({.name = path, .size = size * 512, .used = std::nullopt});
+      const auto size = size_of(name);
+      if (!size) return std::unexpected(size.error());
+      out.push_back({.name = path, .size = *size, .used = std::nullopt});
       continue;
     }
     // Others' are not opened: to close one that goes with its last user, as mount(8) makes them, takes the kernel milliseconds. A volume's file has one name.
@@ -72,6 +84,21 @@ Result<std::vector<DeviceSeen>> Shown::devices(const std::string& id, const stru
     std::uint64_t size = 0;
     if (::ioctl(loop.get(), BLKGETSIZE64, &size) != 0) return fail_errno(errno, "look at " + path);
     out.push_back({.name = path, .size = static_cast<std::int64_t>(size), .used = std::nullopt});
+  }
+  // What its engine shows itself, which has a link from before it is there: where ublk cannot be asked it is not known what one leads to, and there is nothing of ours without.
+  if (std::any_of(names->begin(), names->end(), [](const auto& name) { return ublk_number(name).has_value(); })) {
+    const auto control = blocks::Ublk::open();
+    const auto links = blocks::ublk_links();
+    if (!links) return std::unexpected(links.error());
+    if (!control && std::find(links->begin(), links->end(), own) != links->end()) return fail(Code::Unavailable, fmt::format("which device shows {} is not known: {}", id, control.error().message));
+    const auto all = control ? (*control)->devices() : std::vector<blocks::UblkDevice>();
+    if (!all) return std::unexpected(all.error());
+    for (const auto& one : *all) {
+      if (one.mark != blocks::ublk_mark(own) || !exists("/sys/block/" + one.name())) continue;
+      const auto size = size_of(one.name());
+      if (!size) return std::unexpected(size.error());
+      out.push_back({.name = one.path(), .size = *size, .used = std::nullopt});
+    }
   }
   std::sort(out.begin(), out.end(), [](const DeviceSeen& a, const DeviceSeen& b) { return a.name < b.name; });
   return out;
@@ -113,6 +140,9 @@ Result<void> Shown::stop_engine(const std::string& id, const Fd& lock) const {
 }
 
 Result<void> Shown::attach(const std::string& id, const std::string& own_file, bool read_only) const {
+  if (own_file.empty())  // an engine that shows a device itself has done so since it began
+    if (const auto engine = blocks::ask_disk(socket_of(id), {}); engine && engine->ublk >= 0)
+      return fail(Code::Unavailable, fmt::format("the engine of {} shows it as /dev/ublkb{}, which is not seen here: this process needs /dev of the machine, and /dev/ublk-control", id, engine->ublk));
   const std::string path = own_file.empty() ? fmt::format("{}/disk/{}", folder_of(id), served_as(id)) : own_file;
   const Fd file(::open(path.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW));
   if (!file) return fail_errno(errno, "open " + path);
@@ -138,7 +168,27 @@ Result<void> Shown::attach(const std::string& id, const std::string& own_file, b
   return fail(Code::Unavailable, "no loop device stays free long enough");
 }
 
+// One of ublk is not taken from who has it open, whoever asks. Its engine says from then on that it is of no use.
+Result<void> Shown::detach_ublk(const std::string& id, int number) const {
+  auto control = still_shows_ublk(id, number);
+  if (!control) return std::unexpected(std::move(control.error()));
+  if (auto stopped = (*control)->stop(number); !stopped) return stopped;
+  if (auto removed = (*control)->remove(number); !removed) return removed;
+  blocks::unlink_ublk(served_as(id));
+  return {};
+}
+
+Result<std::unique_ptr<blocks::Ublk>> Shown::still_shows_ublk(const std::string& id, int number) const {
+  auto control = blocks::Ublk::open();
+  if (!control) return control;
+  const auto same = (*control)->is(number, blocks::ublk_mark(served_as(id)));
+  if (!same) return std::unexpected(same.error());
+  if (!*same) return fail(Code::Unavailable, fmt::format("/dev/ublkb{} shows {} no more", number, id));
+  return control;
+}
+
 Result<void> Shown::detach(const std::string& id, const std::string& device, const struct stat* file) const {
+  if (const auto number = ublk_number(device.substr(device.rfind('/') + 1))) return detach_ublk(id, *number);
   const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
   if (!loop) return fail_errno(errno, "open " + device);
   if (auto same = still_shows(loop, id, device, file); !same) return same;
@@ -146,6 +196,7 @@ Result<void> Shown::detach(const std::string& id, const std::string& device, con
 }
 
 Result<void> Shown::grow(const std::string& id, const std::string& device, const struct stat* file) const {
+  if (ublk_number(device.substr(device.rfind('/') + 1))) return grow_engine(id);  // which does both
   const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
   if (!loop) return fail_errno(errno, "open " + device);
   if (auto same = still_shows(loop, id, device, file); !same) return same;

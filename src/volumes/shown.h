@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shows a pool's volumes on this machine: the kernel's loop devices, on the volume's file or on the one that its engine serves. Sources: loop(4), Linux' include/uapi/linux/loop.h.
+// What shows a pool's volumes on this machine: the kernel's loop devices, on the volume's file or on the one that its engine serves; or a ublk device of its engine's (blocks/ublk.h). Sources: loop(4), Linux' include/uapi/linux/loop.h.
 // An engine's file: /run/fairlead-volumes/POOL/ID/disk/ID.POOLID.disk, POOL being the first 8 characters of the pool's id; its socket: /run/fairlead-volumes/POOL/ID/control.
 #pragma once
 #include <sys/stat.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "blocks/ublk.h"
 #include "volumes/pool.h"
 
 namespace fairlead::volumes {
@@ -38,6 +40,8 @@ class Shown {
   static std::optional<std::string> behind(const std::string& device);  // the name, without folders, of the file that "/dev/loop3" shows; nothing: it shows none
 
  private:
+  Result<void> detach_ublk(const std::string& id, int number) const;
+  Result<std::unique_ptr<blocks::Ublk>> still_shows_ublk(const std::string& id, int number) const;  // Unavailable: no more
   Result<void> still_shows(const Fd& loop, const std::string& id, const std::string& device, const struct stat* file) const;
   const std::string pool_;
 };

@@ -31,6 +31,8 @@
 #include "base/own_program.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "blocks/block_devices.h"
+#include "blocks/ublk.h"
 #include "volumes/fake_machine.h"
 #include "volumes/fake_pool.h"
 #include "volumes/engine_keeper.h"
@@ -463,6 +465,29 @@ TEST_P(Engines, LimitsHoldAndAreChangedWhileItIsShown) {
   });
 }
 
+// By a device of ublk where the kernel has one that will do (tests/integration/ublk_machine_test.sh), and a loop device on the file that it serves elsewhere.
+TEST_P(Engines, ShowsByWhatTheKernelHas) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    const bool expected = !GetParam().ceph && blocks::sees_new_devices() && blocks::Ublk::open().has_value();
+    EXPECT_EQ(at->device.starts_with("/dev/ublkb"), expected) << at->device;
+    EXPECT_EQ(at->device.starts_with("/dev/loop"), !expected) << at->device;
+    // Nodes find it by the volume's name alone, and who has it open keeps it.
+    auto found = blocks::open_device("a");
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(found->device.path, at->device);
+    EXPECT_EQ(blocks::device_path(found->device.major, found->device.minor), at->device);
+    if (expected) { EXPECT_EQ(pool.detach("a", at->device).error().code, Code::Conflict); }
+    EXPECT_EQ(pool.look("a")->devices.size(), 1u);
+    found->open.reset();
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    EXPECT_EQ(blocks::device_of("a").error().code, Code::NotFound);
+    EXPECT_TRUE(std::ranges::none_of(blocks::ublk_links().value(), [](const std::string& name) { return name.starts_with("a."); }));
+  });
+}
+
 TEST_P(Engines, WhatIsPunchedReadsAsZeros) {
   with_pool([](Pool& pool, VolumePool& volumes) {
     ASSERT_TRUE(create(volumes, "a", 16 * mib));
@@ -564,6 +589,25 @@ TEST_P(Engines, OneThatDoesNotAnswerIsUnknown) {
     ASSERT_TRUE(volumes.detach("a", "w0", 1));
   });
 }
+class OfUblk : public Engines {};
+// Others took its device away: its engine is of no use, and another one comes.
+TEST_P(OfUblk, WhoseDeviceWasTakenAwayIsAttachedAnew) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    auto control = blocks::Ublk::open();
+    if (!control) GTEST_SKIP() << control.error().message;
+    ASSERT_TRUE(create(volumes, "a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    put(pool, "a", at->device, "kept");
+    ASSERT_TRUE(pool.detach("a", at->device));
+    const auto again = volumes.attach("a", "w0");
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->generation, 1) << "the same attachment";
+    EXPECT_EQ(got(pool, "a", again->device), "kept");
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+  });
+}
+
 class Encrypted : public Engines {};
 TEST_P(Encrypted, NothingOfItLiesOnDiskAndItsKeyOpensIt) {
   with_pool([this](Pool& pool, VolumePool& volumes) {
@@ -661,6 +705,7 @@ TEST_P(Encrypted, AKeyThatAsksForGrantsServesByOne) {
     EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::Forbidden);
   });
 }
+INSTANTIATE_TEST_SUITE_P(Kernel, OfUblk, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}), [](const auto& one) { return one.param.name; });
 INSTANTIATE_TEST_SUITE_P(Kernel, Encrypted, testing::Values(Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 INSTANTIATE_TEST_SUITE_P(Kernel, Engines, testing::Values(Kind{"XfsEngine", true, true}, Kind{"XfsEncrypted", true, true, true}, Kind{"XfsKept", true, true, true, false, true}, Kind{"Ceph", true, true, false, true}, Kind{"CephEncrypted", true, true, true, true}), [](const auto& one) { return one.param.name; });
 

@@ -14,7 +14,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 if [ -z "${FAIRLEAD_CEPH_INSIDE:-}" ]; then
   skip() { echo "skipped: $*"; exit 77; }
   [ "$(id -u)" = 0 ] || skip 'it mounts and makes loop devices: needs root'
-  [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev was not there'
+  [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev or libradospp-dev was not there'
   missing=$(ceph_missing)
   [ -z "$missing" ] || skip "there is no $missing here (tools/packages-test.txt)"
   unshare --mount --propagation private true 2> /dev/null || skip 'no mount namespace can be made here'

@@ -316,8 +316,9 @@ def content_of(path):
     if path.startswith("/dev/"):
         with open(path, "rb") as device:
             fcntl.ioctl(device, 0x1261)  # BLKFLSBUF
-        behind = get(f"/sys/block/{os.path.basename(path)}/loop/backing_file").decode().strip()
-        path = path if behind.endswith(".disk") else behind  # what an engine serves is read by the device alone
+        note = f"/sys/block/{os.path.basename(path)}/loop/backing_file"
+        behind = get(note).decode().strip() if os.path.exists(note) else ".disk"
+        path = path if behind.endswith(".disk") else behind  # what an engine serves, or shows itself, is read by the device alone
     fd = os.open(path, os.O_RDONLY)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)
@@ -396,6 +397,12 @@ def loops():
         # What an engine serves: ID.POOLID.disk
         elif file.endswith(f".{pool_id()}.disk"):
             out.setdefault(os.path.basename(file).removesuffix(f".{pool_id()}.disk"), []).append(size)
+    # What it shows itself, where the kernel has such devices.
+    links = "/dev/fairlead-ublk"
+    for name in os.listdir(links) if os.path.isdir(links) else []:
+        device = os.path.basename(os.readlink(f"{links}/{name}"))
+        if name.endswith(f".{pool_id()}.disk") and os.path.exists(f"/sys/block/{device}"):
+            out.setdefault(name.removesuffix(f".{pool_id()}.disk"), []).append(int(get(f"/sys/block/{device}/size")) * 512)
     return out
 
 

@@ -22,7 +22,7 @@ if [ -z "${FAIRLEAD_CSI_INSIDE:-}" ]; then
     command -v "$program" > /dev/null || skip "there is no $program here"
   done
   if [ -n "$with_ceph" ]; then
-    [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev was not there'
+    [ -x "$build/bin/fairlead-rbd" ] || skip 'fairlead-rbd is not built: librbd-dev or libradospp-dev was not there'
     missing=$(ceph_missing)
     [ -z "$missing" ] || skip "there is no $missing here (tools/packages-test.txt)"
     [ -e /dev/fuse ] || skip 'there is no /dev/fuse here'
@@ -59,7 +59,8 @@ put_away() {
   for place in $(our_mounts | grep -v '/pool$'); do umount "$place" || umount --lazy "$place" || status=1; done
   for image in "$work"/*/pool.img; do
     [ -e "$image" ] || continue
-    "$build/bin/fairlead-volumes" destroy --folder "${image%.img}" --image "$image" --yes || status=1
+    # On a machine whose own name no pool could have.
+    unshare --uts sh -c 'echo "(none)" > /proc/sys/kernel/hostname && exec "$@"' sh "$build/bin/fairlead-volumes" destroy --folder "${image%.img}" --image "$image" --yes || status=1
   done
   if [ -n "$(our_loops)" ]; then
     echo 'these loop devices were left:' >&2

@@ -29,6 +29,7 @@ libseccomp.so      LGPL-2.1-only
 libcap.so          BSD-3-Clause
 libz.so            Zlib
 libfuse3.so        LGPL-2.1-only
+liburing.so        LGPL-2.1-or-later OR MIT
 libgrpc++_unsecure.so Apache-2.0
 libgrpc_unsecure.so Apache-2.0
 libgpr.so          Apache-2.0
@@ -76,7 +77,7 @@ strangers() {
 
 for program in fairlead fairlead-server fairlead-agent fairlead-machines fairlead-volumes fairlead-disk fairlead-csi fairlead-rbd; do
   path=$build/bin/$program
-  [ "$program" != fairlead-rbd ] || [ -x "$path" ] || { echo 'skip  fairlead-rbd is not built: librbd-dev was not there'; continue; }
+  [ "$program" != fairlead-rbd ] || [ -x "$path" ] || { echo 'skip  fairlead-rbd is not built: librbd-dev or libradospp-dev was not there'; continue; }
   [ -x "$path" ] || { bad "$path is not built"; continue; }
   loaded=$(ldd "$path") || { bad "ldd cannot read $path"; continue; }
   more=''
