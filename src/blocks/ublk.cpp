@@ -64,6 +64,7 @@ Result<std::unique_ptr<Ublk>> Ublk::open() {
   for (const auto& [feature, what] : {std::pair(kGrows, "its devices do not grow"), std::pair(kThreadEach, "not each request has a thread of its own"), std::pair(kFailsWithout, "its devices do not outlive their process"), std::pair(kSafeStop, "its devices are taken from who has them open"),
                                       std::pair(kNoScan, "it looks for partitions in what its devices show")})
     if ((features & feature) == 0) return fail(Code::Unsupported, fmt::format("this kernel's ublk is too old: {}", what));
+  out->hands_pages_ = (features & kHandsPages) != 0;
   return out;
 }
 
@@ -115,24 +116,26 @@ Result<bool> Ublk::is(int number, std::uint64_t mark) {
   return std::any_of(all->begin(), all->end(), [&](const UblkDevice& one) { return one.number == number && one.mark == mark; });
 }
 
-Result<UblkDevice> Ublk::make(unsigned depth, std::uint32_t most_bytes, std::uint64_t mark) {
+Result<UblkDevice> Ublk::make(unsigned depth, std::uint32_t most_bytes, std::uint64_t mark, Data data) {
+  const std::uint64_t asked = kMakes | (data == Data::Pages ? kHandsPages : 0);
   ublksrv_ctrl_dev_info about{};
   about.nr_hw_queues = 1;
   about.queue_depth = static_cast<std::uint16_t>(depth);
   about.max_io_buf_bytes = most_bytes;
   about.dev_id = static_cast<std::uint32_t>(-1);
   about.ublksrv_pid = ::getpid();
-  about.flags = kMakes;
+  about.flags = asked;
   about.ublksrv_flags = mark;
   if (const int result = command(kAdd, -1, &about, sizeof about, 0); result < 0) return fail_errno(-result, "make a ublk device");
   UblkDevice out{.number = static_cast<int>(about.dev_id), .mark = mark, .served = false};
-  if ((about.flags & kMakes) == kMakes) return out;
+  if ((about.flags & asked) == asked) return out;
   (void)remove(out.number);
   return fail(Code::Unsupported, "the kernel makes a ublk device without what was asked for");
 }
 
-Result<void> Ublk::start(int number, std::int64_t size, bool read_only, std::uint32_t most_bytes) {
+Result<void> Ublk::start(int number, std::int64_t size, bool read_only, std::uint32_t most_bytes, Data data) {
   Parameters parameters{.attributes = kCaches | (read_only ? kReadOnly : 0), .most_sectors = most_bytes / 512, .sectors = static_cast<std::uint64_t>(size / kSector512), .most_discarded = kMostCleared, .most_zeroed = kMostCleared};
+  if (data == Data::Pages) parameters.types |= kAligned;
   if (auto set = done(command(kSetParameters, number, &parameters, sizeof parameters, 0), "shape a ublk device"); !set) return set;
   return done(command(kStart, number, nullptr, 0, static_cast<std::uint64_t>(::getpid())), "start a ublk device");
 }

@@ -37,8 +37,12 @@ class Ublk {
 
   Result<std::vector<UblkDevice>> devices();                                             // of all makers, by number
   Result<bool> is(int number, std::uint64_t mark);                                       // numbers are given out again
-  Result<UblkDevice> make(unsigned depth, std::uint32_t most_bytes, std::uint64_t mark);  // not started
-  Result<void> start(int number, std::int64_t size, bool read_only, std::uint32_t most_bytes);  // waits until each of its requests is waited for
+  // How the data of requests moves. By the server's memory: the kernel copies it. As pages: the kernel hands them to the server's ring, which gives them to I/O of its own, unseen and not copied (UBLK_F_AUTO_BUF_REG, Linux 6.16).
+  enum class Data { Copied, Pages };
+  bool hands_pages() const { return hands_pages_; }
+  Result<UblkDevice> make(unsigned depth, std::uint32_t most_bytes, std::uint64_t mark, Data data);  // not started
+  // Waits until each of its requests is waited for. Of pages it takes those that are aligned to 512 bytes, as loop devices on direct I/O do.
+  Result<void> start(int number, std::int64_t size, bool read_only, std::uint32_t most_bytes, Data data);
   Result<void> grow(int number, std::int64_t size);
   Result<void> stop(int number);    // Conflict: somebody has it open. What is stopped is Ok
   Result<void> remove(int number);  // of one that is stopped; gone is Ok. It is over once its process has closed its /dev/ublkcN
@@ -50,6 +54,7 @@ class Ublk {
   explicit Ublk(Fd control) : control_(std::move(control)) {}
   int command(std::uint32_t what, int number, void* at, std::size_t size, std::uint64_t word);  // 0 or more, or -errno
   const Fd control_;
+  bool hands_pages_ = false;
 };
 
 }  // namespace fairlead::blocks

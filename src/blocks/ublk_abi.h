@@ -4,6 +4,7 @@
 #include <linux/ioctl.h>
 #include <linux/ublk_cmd.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fairlead::blocks::ublk {
@@ -14,12 +15,13 @@ inline constexpr std::uint32_t kAdd = _IOWR('u', 0x04, ublksrv_ctrl_cmd), kDelet
 // At /dev/ublkcN.
 inline constexpr std::uint32_t kFetch = _IOWR('u', 0x20, ublksrv_io_cmd), kCommitAndFetch = _IOWR('u', 0x21, ublksrv_io_cmd);
 
-inline constexpr std::uint64_t kRecovery = 1ULL << 3, kFormIsIoctl = 1ULL << 6, kFailsWithout = 1ULL << 9, kGrows = 1ULL << 10, kThreadEach = 1ULL << 13, kSafeStop = 1ULL << 17, kNoScan = 1ULL << 18;
+inline constexpr std::uint64_t kRecovery = 1ULL << 3, kFormIsIoctl = 1ULL << 6, kFailsWithout = 1ULL << 9, kGrows = 1ULL << 10, kHandsPages = 1ULL << 11 /* UBLK_F_AUTO_BUF_REG */, kThreadEach = 1ULL << 13, kSafeStop = 1ULL << 17, kNoScan = 1ULL << 18;
 inline constexpr std::uint16_t kLive = 1;                            // UBLK_S_DEV_LIVE
 inline constexpr std::uint32_t kNoUnmap = 1U << 15;                  // UBLK_IO_F_NOUNMAP
 inline constexpr std::uint32_t kReadOnly = 1U << 0, kCaches = 1U << 2;  // UBLK_ATTR_READ_ONLY, UBLK_ATTR_VOLATILE_CACHE
 
-// UBLK_PARAM_TYPE_BASIC and UBLK_PARAM_TYPE_DISCARD; the kernel takes a shorter list than its own.
+// UBLK_PARAM_TYPE_BASIC and UBLK_PARAM_TYPE_DISCARD, and, where `types` has kAligned (UBLK_PARAM_TYPE_DMA_ALIGN), the last; the kernel takes a shorter list than its own.
+inline constexpr std::uint32_t kAligned = 1U << 4;
 struct Parameters {
   std::uint32_t length = sizeof(Parameters), types = 3;
   std::uint32_t attributes = 0;
@@ -28,8 +30,9 @@ struct Parameters {
   std::uint64_t sectors = 0, boundary_mask = 0;
   std::uint32_t discard_alignment = 0, discard_granularity = 4096, most_discarded = 0, most_zeroed = 0;
   std::uint16_t discard_segments = 1, nothing = 0;
-  std::uint32_t padding = 0;
+  std::uint32_t of_devices[4] = {}, of_zones[8] = {};
+  std::uint32_t memory_mask = 511, padding = 0;
 };
-static_assert(sizeof(Parameters) == 64 && sizeof(ublksrv_ctrl_cmd) == 32 && sizeof(ublksrv_ctrl_dev_info) == 64 && sizeof(ublksrv_io_desc) == 24 && sizeof(ublksrv_io_cmd) == 16);
+static_assert(sizeof(Parameters) == 120 && offsetof(Parameters, memory_mask) == 108 && sizeof(ublksrv_ctrl_cmd) == 32 && sizeof(ublksrv_ctrl_dev_info) == 64 && sizeof(ublksrv_io_desc) == 24 && sizeof(ublksrv_io_cmd) == 16);
 
 }  // namespace fairlead::blocks::ublk

@@ -93,7 +93,7 @@ Result<blocks::DiskStatus> Control::carry_out(const blocks::DiskRequest& request
   }
   if (request.what == Do::Stop)
     if (auto over = disk_.end(); !over) return std::unexpected(std::move(over.error()));
-  return blocks::DiskStatus{.pid = ::getpid(), .size = disk_.image.size(), .limits = disk_.limiter.limits(), .reads = disk_.reads, .writes = disk_.writes, .read_bytes = disk_.read_bytes, .written_bytes = disk_.written_bytes, .waited_ns = disk_.limiter.waited().count(), .ublk = disk_.shown_as(), .failed = disk_.image.failed() || disk_.is_over()};
+  return blocks::DiskStatus{.pid = ::getpid(), .size = disk_.image.size(), .limits = disk_.limiter.limits(), .reads = disk_.reads, .writes = disk_.writes, .read_bytes = disk_.read_bytes, .written_bytes = disk_.written_bytes, .waited_ns = disk_.limiter.waited().count(), .ublk = disk_.shown_as(), .failed = disk_.image.failed() || (request.what != Do::Stop && disk_.is_over())};
 }
 
 }  // namespace fairlead::disk

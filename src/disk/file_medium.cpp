@@ -16,7 +16,11 @@ namespace {
 
 class FileMedium final : public Medium {
  public:
-  FileMedium(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  FileMedium(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
+    struct statx about {};
+    takes_any_sector_ = ::statx(fd_.get(), "", AT_EMPTY_PATH, STATX_DIOALIGN, &about) == 0 && (about.stx_mask & STATX_DIOALIGN) != 0 && about.stx_dio_mem_align > 0 && about.stx_dio_mem_align <= 512 &&
+                        about.stx_dio_offset_align > 0 && about.stx_dio_offset_align <= kSector;
+  }
   std::string name() const override { return path_; }
   Result<std::int64_t> size() override {
     struct stat about {};
@@ -43,6 +47,7 @@ class FileMedium final : public Medium {
     }
     return 0;
   }
+  int direct_file() const override { return takes_any_sector_ ? fd_.get() : -1; }
   std::int64_t seek(std::int64_t at, int whence) override {
     const off_t found = ::lseek(fd_.get(), at, whence);
     return found < 0 ? -errno : found;
@@ -53,6 +58,7 @@ class FileMedium final : public Medium {
  private:
   const Fd fd_;
   const std::string path_;
+  bool takes_any_sector_ = false;  // of memory; not known: no
 };
 
 }  // namespace

@@ -33,6 +33,9 @@ class Image {
   int finish_read(int error, char* data, std::size_t size, std::int64_t at);  // data: all of it in one piece; not looked at where it is not encrypted
   void write_async(const char* from, std::size_t size, std::int64_t at, char* room, Completion& completion);
   int finish_write(int error) { return failing(error); }
+  // The same by the kernel alone, where it lies in a file as it is: the file's descriptor, or -1, and the byte of it at which the data begins. finish_write says what a write comes to.
+  int direct_file() const { return cipher_ ? -1 : medium_->direct_file(); }
+  std::int64_t begins() const { return begins_; }
   bool is_held(const char* room) const { return medium_->is_held(room); }
   std::int64_t seek(std::int64_t at, int whence);  // SEEK_DATA, SEEK_HOLE; below 0: -errno
   int zero(std::int64_t at, std::int64_t size, bool give_back);  // reads as zeros afterwards; give_back: its room, too

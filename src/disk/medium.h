@@ -38,6 +38,8 @@ class Medium {
   // Of a medium it is one of two: either I/O is done when its call is back ...
   virtual int read(char*, std::size_t, std::int64_t) { return EOPNOTSUPP; }
   virtual int write(const char*, std::size_t, std::int64_t) { return EOPNOTSUPP; }
+  // The descriptor of a file of the same bytes, read and written past the page cache by memory that need be aligned to 512 bytes only, so that the kernel can do it with pages that this process never sees; -1: there is none.
+  virtual int direct_file() const { return -1; }
   // ... or it is begun, as over a network, and ends later. What is written stays as it is until its end was told, and, if it is more than kCopied, is_held says no. What has ended is in the next sync.
   virtual bool is_async() const { return false; }
   virtual void read_async(std::size_t, std::int64_t, Completion& completion) { completion.complete(EOPNOTSUPP, {}); }

@@ -10,7 +10,7 @@
 namespace fairlead::disk {
 
 // As serve_disk, for an image whose I/O is done when its call is back. The device bears the mark of place.name (blocks::ublk_mark). One that an engine of this name has left when it died is taken away first. Unavailable: somebody has that one open.
-// It has 16 threads with 512 KiB each, each for one request at a time, and with all else less than 20 MB.
+// It has 16 threads, each for one request of up to 512 KiB at a time. Where the kernel hands over pages and the image lies in a file as it is, that file is read and written by these: nothing is copied, and it has 4 MB of memory. Else each thread has a room of 512 KiB, to and from which the kernel copies; with all else less than 20 MB.
 Result<void> serve_ublk(Image& image, const DiskPlace& place, const blocks::DiskLimits& limits, const Clock& clock, const std::function<void()>& ready);
 
 }  // namespace fairlead::disk
