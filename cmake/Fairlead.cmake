@@ -52,23 +52,48 @@ if(FAIRLEAD_FUZZ)
   target_compile_options(fairlead_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# A third of the time that clang takes for a file without optimisation goes into the headers of others. With sanitizers they are read once; in the other builds each file says itself what it uses.
-# Not by target_precompile_headers: what that makes names the build folder, so that a compiler cache would not serve another checkout. This is the same bytes everywhere, found by a path below the build folder.
+# A third of the time that clang takes for a file without optimisation goes into the headers of others. With sanitizers, and in unit tests, they are read once; else each file says itself what
+# it uses. Not by target_precompile_headers: what that makes names the build folder, so that a compiler cache would not serve another checkout. This is the same bytes everywhere, found by a
+# path below the build folder.
 option(FAIRLEAD_PRECOMPILE "read the standard library's, fmt's and GoogleTest's headers once (clang only)" OFF)
+# Test files take clang a third of the time that GCC needs, which gains nothing by such headers. What they link is the product as GCC made it: both follow one ABI and one standard library.
+set(FAIRLEAD_TEST_COMPILER "" CACHE STRING "a clang that compiles unit tests, where the rest is compiled by GCC and without sanitizers; empty: clang++-19 if it is there; none: the compiler of the rest")
+set(precompiled_kinds)
 if(FAIRLEAD_PRECOMPILE)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "FAIRLEAD_PRECOMPILE is for clang: leave it off with ${CMAKE_CXX_COMPILER_ID}, or take the preset asan")
   endif()
+  set(precompiled_kinds library test)
+  set(precompiler ${CMAKE_CXX_COMPILER})
+elseif(FAIRLEAD_TESTS AND NOT FAIRLEAD_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT FAIRLEAD_TEST_COMPILER STREQUAL "none")
+  set(wanted clang++-19)
+  if(FAIRLEAD_TEST_COMPILER)
+    set(wanted ${FAIRLEAD_TEST_COMPILER})
+  endif()
+  find_program(precompiler NAMES ${wanted} NO_CACHE)
+  if(precompiler)
+    set(precompiled_kinds test)
+    set(test_compiler ${precompiler})
+  elseif(FAIRLEAD_TEST_COMPILER)
+    message(FATAL_ERROR "FAIRLEAD_TEST_COMPILER is ${FAIRLEAD_TEST_COMPILER}, which is not there")
+  endif()
+endif()
+if(precompiled_kinds)
+  set(precompiled_launcher)
   if(FAIRLEAD_CCACHE)
     # What changes in it is asked of its content. It has the system's headers alone.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
+    set(precompiled_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FAIRLEAD_CCACHE})
+  endif()
+  if(test_compiler)
+    set(precompiled_launcher bash ${CMAKE_SOURCE_DIR}/cmake/instead.sh ${precompiled_launcher} ${test_compiler} --)
   endif()
   find_path(FAIRLEAD_FMT fmt/format.h REQUIRED)  # a file is to be named that is the same everywhere: of those that are included
-  separate_arguments(debug_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG}")
-  get_target_property(sanitize_flags fairlead_flags INTERFACE_COMPILE_OPTIONS)
+  string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" type_flags)
+  separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${${type_flags}}")
+  get_target_property(general_flags fairlead_flags INTERFACE_COMPILE_OPTIONS)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/precompiled)
   set(headers algorithm array atomic charconv chrono condition_variable deque expected functional map memory mutex optional set string string_view thread unordered_map utility vector fmt/format.h fmt/ranges.h)
-  foreach(kind library test)
+  foreach(kind IN LISTS precompiled_kinds)
     set(options -fPIC)
     if(kind STREQUAL "test")
       set(options -fPIE -O0 -DGTEST_HAS_PTHREAD=1)
@@ -77,16 +102,20 @@ if(FAIRLEAD_PRECOMPILE)
     set(words ${headers})
     list(TRANSFORM words PREPEND "-include;")
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch
-      COMMAND ${CMAKE_CXX_COMPILER} -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB ${debug_flags} ${options} ${sanitize_flags} ${CMAKE_CXX23_STANDARD_COMPILE_OPTION} -x c++-header
-              -fpch-instantiate-templates -Xclang -fno-pch-timestamp -fdebug-compilation-dir=/ ${words} -MD -MF ${kind}.pch.d -MT precompiled/${kind}.pch ${FAIRLEAD_FMT}/fmt/format.h -o ${kind}.pch
+      COMMAND ${precompiler} -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL -DSPDLOG_SHARED_LIB ${type_flags} ${general_flags} -Wno-unknown-warning-option ${options} ${CMAKE_CXX23_STANDARD_COMPILE_OPTION}
+              -x c++-header -fpch-instantiate-templates -Xclang -fno-pch-timestamp -fdebug-compilation-dir=/ ${words} -MD -MF ${kind}.pch.d -MT precompiled/${kind}.pch ${FAIRLEAD_FMT}/fmt/format.h -o ${kind}.pch
       DEPFILE ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/precompiled COMMENT "Reading the headers of others for a ${kind}" VERBATIM)
     add_custom_target(precompiled_${kind} DEPENDS ${CMAKE_BINARY_DIR}/precompiled/${kind}.pch)
   endforeach()
 endif()
 function(fairlead_precompiled target kind)
-  if(FAIRLEAD_PRECOMPILE)
+  if(kind IN_LIST precompiled_kinds)
     add_dependencies(${target} precompiled_${kind})
     target_compile_options(${target} PRIVATE "SHELL:-include-pch precompiled/${kind}.pch")
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${precompiled_launcher}")
+    if(test_compiler)
+      target_compile_options(${target} PRIVATE -Wno-unknown-warning-option -Wno-deprecated-declarations)
+    endif()
   endif()
 endfunction()
 
