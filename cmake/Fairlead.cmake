@@ -132,7 +132,8 @@ function(fairlead_unit_test name program)
   # One kind of a folder's tests at a time: they may use the same machine-wide things (namespaces, cgroups, ports).
   set_tests_properties(${test} PROPERTIES LABELS ${FAIRLEAD_TEST_KIND} TIMEOUT 900 COST 500 RESOURCE_LOCK ${name} RESOURCE_GROUPS "machine:1" FIXTURES_REQUIRED build.${FAIRLEAD_TEST_KIND})
   if(FAIRLEAD_SANITIZE)
-    set_tests_properties(${test} PROPERTIES COST 300 SKIP_RETURN_CODE 77 ENVIRONMENT
+    # The longest takes eight minutes alone (asan.fleet), and has others beside it: this is for what hangs.
+    set_tests_properties(${test} PROPERTIES COST 300 TIMEOUT 2700 SKIP_RETURN_CODE 77 ENVIRONMENT
       "FAIRLEAD_SANITIZED=1;ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
   endif()
 endfunction()
