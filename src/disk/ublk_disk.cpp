@@ -4,12 +4,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <liburing.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
